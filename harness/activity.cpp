@@ -49,6 +49,37 @@ void write(std::array<char, N>& place, const std::string& text) {
   std::strncpy(place.data(), text.c_str(), N - 1);
 }
 
+struct Doing {
+  std::string verb, rest;  // "wait", "at ... of step 17"
+  bool operator==(const Doing&) const = default;
+};
+
+Doing doing(const ActivityPage& page) {
+  const std::string of_step = " of step " + std::to_string(page.step);
+  const std::string part = kActivityParts[std::min<size_t>(page.part, kActivityParts.size() - 1)];
+  if (page.step == 0) return {"be", "before the first step"};
+  if (page.collective != 0) {
+    const std::string where = page.site[0] != '\0'
+                                  ? std::string("at ") + page.site.data()
+                                  : "for " + std::string(page.purpose.data()) + " in " + part;
+    return {"wait", where + of_step + " (" + page.op.data() + ")"};
+  }
+  return part.empty() ? Doing{"be", "between steps, after step " + std::to_string(page.step)}
+                      : Doing{"be", "in " + part + of_step};
+}
+
+std::string conjugated(const std::string& verb, bool several) {
+  if (verb == "answer") return several ? "do not answer" : "does not answer";
+  return verb == "wait" ? (several ? "wait" : "waits") : (several ? "are" : "is");
+}
+
+std::string names(const std::vector<size_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
 }  // namespace
 
 void Activity::begin_step(int64_t steps_done) {
@@ -122,41 +153,6 @@ std::vector<ActivityEvent> Activity::take() {
   state().recording = false;
   return std::exchange(state().events, {});
 }
-
-namespace {
-
-struct Doing {
-  std::string verb, rest;  // "wait", "at ... of step 17"
-  bool operator==(const Doing&) const = default;
-};
-
-Doing doing(const ActivityPage& page) {
-  const std::string of_step = " of step " + std::to_string(page.step);
-  const std::string part = kActivityParts[std::min<size_t>(page.part, kActivityParts.size() - 1)];
-  if (page.step == 0) return {"be", "before the first step"};
-  if (page.collective != 0) {
-    const std::string where = page.site[0] != '\0'
-                                  ? std::string("at ") + page.site.data()
-                                  : "for " + std::string(page.purpose.data()) + " in " + part;
-    return {"wait", where + of_step + " (" + page.op.data() + ")"};
-  }
-  return part.empty() ? Doing{"be", "between steps, after step " + std::to_string(page.step)}
-                      : Doing{"be", "in " + part + of_step};
-}
-
-std::string conjugated(const std::string& verb, bool several) {
-  if (verb == "answer") return several ? "do not answer" : "does not answer";
-  return verb == "wait" ? (several ? "wait" : "waits") : (several ? "are" : "is");
-}
-
-std::string names(const std::vector<size_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
-  return text;
-}
-
-}  // namespace
 
 std::string activity_text(const ActivityPage& page) {
   const Doing what = doing(page);

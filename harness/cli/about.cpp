@@ -75,7 +75,7 @@ std::vector<std::string> common_lines(const Entries& entries) {
   std::vector<std::string> lines;
   std::map<std::string, int> counts;
   for (const auto& [name, about] : entries) {
-    for (const Parameter& parameter : with_fields(about.parameters)) {
+    for (const Parameter& parameter : with_fields(about.parameters())) {
       const std::string line = parameter_line(parameter);
       if (++counts[line] == 1) lines.push_back(line);
     }
@@ -114,8 +114,8 @@ std::string about_text(const About& about, const Json& chosen) {
   text += paragraph("use it: ", strategy.use);
   text += paragraph("limits: ", strategy.limits);
   text += paragraph("source: ", about.source);
-  if (!about.parameters.empty()) text += indent + "parameters:\n";
-  for (const Parameter& parameter : with_fields(about.parameters)) {
+  if (!about.parameters().empty()) text += indent + "parameters:\n";
+  for (const Parameter& parameter : with_fields(about.parameters())) {
     text += indent + indent + parameter.name + " = " + value_text(parameter, chosen) + "\n" +
             wrapped(meaning(parameter), 3 * kIndent);
   }
@@ -133,7 +133,7 @@ Json about_json(const About& about) {
   Json json = {{"name", about.name},
                {"summary", about.summary},
                {"source", about.source},
-               {"parameters", mapped(with_fields(about.parameters), parameter_json)}};
+               {"parameters", mapped(with_fields(about.parameters()), parameter_json)}};
   const StrategyFacts& strategy = facts_of_strategy(about);
   if (!strategy.formula.empty()) json["formula"] = lines_of(strategy.formula);
   for (const auto& [key, text] :
@@ -181,7 +181,7 @@ std::string entries_markdown(const Entries& entries) {
     details +=
         "\n- " + code + (strategy.limits.empty() ? "" : ": " + markdown_escape(strategy.limits)) + "\n";
     std::vector<std::string> names;
-    for (const Parameter& parameter : with_fields(about.parameters)) {
+    for (const Parameter& parameter : with_fields(about.parameters())) {
       const std::string line = parameter_line(parameter);
       if (std::ranges::find(common, line) == common.end())
         details += "  - " + line;

@@ -10,6 +10,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,6 +6,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/report/comparison.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
-#include "harness/store/confirming.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab {
 namespace {

@@ -50,7 +50,7 @@ std::string help_of(const std::string& key) {
 std::vector<std::string> simple_strategies() {
   std::vector<std::string> names;
   for (const auto& [name, about] : registered("strategy"))
-    if (std::ranges::none_of(about.parameters, &Parameter::required)) names.push_back(name);
+    if (std::ranges::none_of(about.parameters(), &Parameter::required)) names.push_back(name);
   return names;
 }
 
@@ -80,8 +80,7 @@ std::string commented_spec() {
          "  // runs that differ in other keys of the matrix\n"
          "  // , \"contrasts\": [{\"metric\": \"mean_iou\", \"strategy\": \"...\", \"above\": \"...\"},\n"
          "  //                 {\"metric\": \"mean_iou\", \"runs\": {\"towers\": 4}, \"above_runs\": "
-         "{\"towers\": "
-         "2}}]\n}\n";
+         "{\"towers\": 2}}]\n}\n";
 }
 
 int init(const InitRequest& request) {

@@ -139,24 +139,6 @@ RunSpec only_run(const std::string& spec) {
   return experiment.runs[0];
 }
 
-}  // namespace
-
-std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
-                                      const std::vector<std::string>& overrides) {
-  std::optional<Experiment> experiment = found(spec, results_dir, overrides);
-  if (experiment && experiment->tuning) settle(*experiment, kept_scores(*experiment, results_dir));
-  return experiment;
-}
-
-Experiment load_asked(const std::string& spec, std::string& results_dir,
-                      const std::vector<std::string>& overrides) {
-  std::optional<Experiment> experiment = load_if_any(spec, results_dir, overrides);
-  if (!experiment) throw Error(Error::Kind::usage, no_such_spec(spec, results_dir));
-  return std::move(*experiment);
-}
-
-namespace {
-
 // {"name": "sync", "gradient": "stopped"} of the label "sync(gradient=stopped)"; a name alone stays a text.
 Json component_of_label(const std::string& text) {
   const size_t open = text.find('(');
@@ -178,7 +160,51 @@ Json component_of_label(const std::string& text) {
   return component;
 }
 
+CLI::Validator number_check(const std::string& expected, bool (*is_good)(double)) {
+  const auto check = [expected, is_good](std::string& text) {
+    double number = 0;
+    const bool good = CLI::detail::lexical_cast(text, number) && is_good(number);
+    return good ? "" : "expected " + expected + ", got " + text;
+  };
+  return {check, ""};
+}
+
+bool of_averaged_weights(const std::string& population) {
+  return population == kAveragedWeights || population == "ema_precise" || population == "ema_live";
+}
+
+// Where weights were selected those after which they were best in validation, else all.
+std::optional<int64_t> steps_of_weights(const Record& record) {
+  const auto selected = record.number("result.selected.step"), trained = record.number("result.steps");
+  const auto steps = selected ? selected : trained;
+  return steps ? std::optional(static_cast<int64_t>(*steps)) : std::nullopt;
+}
+
+// The folder of a run's only placement, where `folder` is that of the run; else `folder`.
+fs::path one_placement(const fs::path& folder) {
+  if (fs::exists(folder / kWeightsFile) || fs::exists(folder / kRecordFile)) return folder;
+  std::vector<fs::path> placements;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (fs::exists(entry.path() / kRecordFile)) placements.push_back(entry.path());
+  return placements.size() == 1 ? placements.front() : folder;
+}
+
 }  // namespace
+
+std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
+                                      const std::vector<std::string>& overrides) {
+  std::optional<Experiment> experiment = found(spec, results_dir, overrides);
+  if (experiment && experiment->tuning) settle(*experiment, kept_scores(*experiment, results_dir));
+  return experiment;
+}
+
+Experiment load_asked(const std::string& spec, std::string& results_dir,
+                      const std::vector<std::string>& overrides) {
+  std::optional<Experiment> experiment = load_if_any(spec, results_dir, overrides);
+  if (!experiment) throw Error(Error::Kind::usage, no_such_spec(spec, results_dir));
+  return std::move(*experiment);
+}
 
 Json read_component(const std::string& text) {
   if (text.empty() || text.front() != '{') return component_of_label(text);
@@ -324,19 +350,6 @@ void stand_alone(CLI::App& command, const std::vector<const CLI::Option*>& alone
   });
 }
 
-namespace {
-
-CLI::Validator number_check(const std::string& expected, bool (*is_good)(double)) {
-  const auto check = [expected, is_good](std::string& text) {
-    double number = 0;
-    const bool good = CLI::detail::lexical_cast(text, number) && is_good(number);
-    return good ? "" : "expected " + expected + ", got " + text;
-  };
-  return {check, ""};
-}
-
-}  // namespace
-
 CLI::Validator one_of(const std::vector<std::string>& known) {
   const auto check = [known](const std::string& text) {
     const std::string meant = text == "gpu" ? "cuda" : text;  // as PyTorch calls it
@@ -376,31 +389,6 @@ void add_data_option(CLI::App& command, std::string& data_dir) {
       ->type_name("DIR")
       ->envname("BNLAB_DATA");
 }
-
-namespace {
-
-bool of_averaged_weights(const std::string& population) {
-  return population == kAveragedWeights || population == "ema_precise" || population == "ema_live";
-}
-
-// Where weights were selected those after which they were best in validation, else all.
-std::optional<int64_t> steps_of_weights(const Record& record) {
-  const auto selected = record.number("result.selected.step"), trained = record.number("result.steps");
-  const auto steps = selected ? selected : trained;
-  return steps ? std::optional(static_cast<int64_t>(*steps)) : std::nullopt;
-}
-
-// The folder of a run's only placement, where `folder` is that of the run; else `folder`.
-fs::path one_placement(const fs::path& folder) {
-  if (fs::exists(folder / kWeightsFile) || fs::exists(folder / kRecordFile)) return folder;
-  std::vector<fs::path> placements;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (fs::exists(entry.path() / kRecordFile)) placements.push_back(entry.path());
-  return placements.size() == 1 ? placements.front() : folder;
-}
-
-}  // namespace
 
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   if (fs::is_directory(job.weights)) job.weights = (one_placement(job.weights) / kWeightsFile).string();

@@ -22,6 +22,7 @@
 #include "harness/report/power.hpp"
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/tasks/task_facts.hpp"
 #include "harness/text_table.hpp"

@@ -1,5 +1,6 @@
 // bnlab report: the table of an experiment over its seeds.
 #include "harness/report/report.hpp"
+#include "harness/probe/steps.hpp"
 
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "harness/report/answers.hpp"
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab {
 namespace {

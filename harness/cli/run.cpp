@@ -18,6 +18,7 @@
 #include "harness/report/report.hpp"
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab {
 namespace {

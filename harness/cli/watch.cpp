@@ -20,6 +20,7 @@
 #include "harness/report/live_html.hpp"
 #include "harness/report/live_runs.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/terminal.hpp"
 

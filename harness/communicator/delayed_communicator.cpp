@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/communicator/rendezvous.hpp"
 #include "harness/communicator/world_parts.hpp"
 
 namespace bnlab {

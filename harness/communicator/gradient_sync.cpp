@@ -113,8 +113,6 @@ class SyncOfOne : public GradientSync {
   Ledger& ledger_;
 };
 
-// GradientSync over c10d's Reducer.
-
 constexpr int64_t kFirstBucketBytes = 1 << 20;  // small, so that the first exchange starts early
 constexpr int64_t kBucketBytes = 25 << 20;
 

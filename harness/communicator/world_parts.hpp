@@ -12,13 +12,15 @@
 #include <vector>
 
 #include "harness/communicator/communicator.hpp"
-#include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/host/shared_memory.hpp"
 #include "harness/communicator/reason.hpp"
-#include "harness/communicator/rendezvous.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
+
+class GradientSync;
+struct ExchangeDelay;
+struct Rendezvous;
 
 std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
                                                      Ledger& ledger, std::string group);
@@ -55,9 +57,9 @@ std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,
 c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at);
 
 // What `body` returns. An exception that is not bnlab's own becomes an error of communication:
-// "rank 1 WHAT at ADDRESS:PORT: the reason".
-template <class Body>
-auto in_contact(const Rendezvous& at, const char* what, const Body& body) {
+// "rank 1 WHAT at ADDRESS:PORT: the reason". at: a Rendezvous.
+template <class At, class Body>
+auto in_contact(const At& at, const char* what, const Body& body) {
   try {
     return body();
   } catch (const Error&) {

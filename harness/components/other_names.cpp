@@ -4,7 +4,7 @@
 #include <cctype>
 #include <map>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/words.hpp"
 
 namespace bnlab {
 namespace {
@@ -197,23 +197,6 @@ std::string digits_of(const std::string& plain) {
 
 }  // namespace
 
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
-        continue;
-      }
-      const size_t changed = a[i - 1] == b[j - 1] ? 0 : 1;
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + changed});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-    }
-  }
-  return cost[a.size()][b.size()];
-}
-
 const std::vector<OtherName>& other_names(const std::string& family) {
   static const std::vector<OtherName> none;
   const auto found = tables().find(family);
@@ -252,12 +235,12 @@ std::string answer_to_other_key(const std::string& path, const std::string& key)
 }
 
 std::string component_suggestion(const std::string& name, const std::vector<std::string>& known) {
-  constexpr size_t kLongName = 8;      // a slip more is forgiven
-  constexpr size_t kLongestName = 64;  // longer ones are near to nothing
+  constexpr size_t kLongName = 8;  // a slip more is forgiven
   const std::string plain = plain_name(name);
   std::string near;
   size_t best = plain.size() < kLongName ? 2 : 3;  // slips that are too many
-  for (const std::string& candidate : name.size() > kLongestName ? std::vector<std::string>{} : known) {
+  for (const std::string& candidate :
+       name.size() > kLongestComparedName ? std::vector<std::string>{} : known) {
     const std::string theirs = plain_name(candidate);
     const size_t slips = edit_distance(plain, theirs);
     if (slips < best && digits_of(plain) == digits_of(theirs)) {

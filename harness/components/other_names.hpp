@@ -32,9 +32,6 @@ std::string answer_from_table(const std::string& family, const std::string& name
 // The same for an unknown key of the object at `path` ("optimizer", "matrix.strategy[1]", "" for the spec).
 std::string answer_to_other_key(const std::string& path, const std::string& key);
 
-// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours count 1.
-size_t edit_distance(const std::string& a, const std::string& b);
-
 // The end of a message about an unknown component: `; did you mean "unet"?` where the names differ by a slip
 // of the finger, in letters alone (vgg19 is not vgg16), else `; known: ...`.
 std::string component_suggestion(const std::string& name, const std::vector<std::string>& known);

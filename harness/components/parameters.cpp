@@ -10,8 +10,7 @@
 namespace bnlab {
 namespace {
 
-constexpr size_t kShownLength = 60;          // characters of a value that messages show
-constexpr size_t kLongestComparedName = 64;  // longer ones are near to nothing
+constexpr size_t kShownLength = 60;  // characters of a value that messages show
 
 std::string number_text(double value) {
   char text[64];
@@ -74,33 +73,6 @@ std::string expectation(const Parameter& parameter) {
     text = parameter.or_one ? text + " or " + list : list;
   }
   return text + (parameter.nullable ? " or null" : "");
-}
-
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  if (name.size() > kLongestComparedName) return "";
-  std::string best;
-  size_t best_distance = 0;
-  for (const auto& candidate : known) {
-    const size_t distance = edit_distance(name, candidate);
-    const size_t near = std::max<size_t>(1, std::max(name.size(), candidate.size()) / 3);
-    if (distance <= near && (best.empty() || distance < best_distance)) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
-
-std::string suggestion(const std::string& name, const std::vector<std::string>& known) {
-  const std::string near = nearest(name, known);
-  if (!near.empty()) return "; did you mean \"" + near + "\"?";
-  return "; known: " + (known.empty() ? "none" : joined(known));
-}
-
-std::string joined(const std::vector<std::string>& texts, const std::string& separator) {
-  std::string all;
-  for (const auto& text : texts) all += (all.empty() ? "" : separator) + text;
-  return all;
 }
 
 std::string shown(const Json& value) {

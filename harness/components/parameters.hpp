@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/components/words.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -81,16 +82,6 @@ Json resolve(const std::vector<Parameter>& declared, const Json& given, const st
 
 // What a value of this parameter must be: "a number in (0, 1] or null".
 std::string expectation(const Parameter& parameter);
-
-// The name among `known` that is nearest to `name` by edit distance, or "" if none is near.
-std::string nearest(const std::string& name, const std::vector<std::string>& known);
-
-// The end of a message about an unknown name: `; did you mean "sync"?`, or, if none is near,
-// `; known: per_tower, sync`.
-std::string suggestion(const std::string& name, const std::vector<std::string>& known);
-
-// "sync, none": the texts with the separator between them.
-std::string joined(const std::vector<std::string>& texts, const std::string& separator = ", ");
 
 // A value as messages show it: JSON on one line, shortened.
 std::string shown(const Json& value);

@@ -56,7 +56,7 @@ void check_component(const std::string& family, const Json& component, const std
   Problems own;
   if (about->check) about->check(component, run, own);
   for (const auto& [key, message] : own.found()) problems.add(key_path(path, key), message);
-  for (const Parameter& parameter : about->parameters) {
+  for (const Parameter& parameter : about->parameters()) {
     if (parameter.kind == Parameter::Kind::component) {
       check_component(parameter.family, component.at(parameter.name), key_path(path, parameter.name), run,
                       problems);

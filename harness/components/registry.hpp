@@ -48,8 +48,12 @@ struct About {
   std::string summary = {};  // one line: what it computes
   std::string source = {};   // paper or discussion that it follows; may be empty
 
-  // Registered fills in the rest. The first two follow from the options of the entry.
-  std::vector<Parameter> parameters = {};
+  // Registered fills in the rest. The first two follow from the options of the entry. They are declared on
+  // first use, once all has registered that they may name.
+  const std::vector<Parameter>& (*parameters)() = []() -> const std::vector<Parameter>& {
+    static const std::vector<Parameter> none;
+    return none;
+  };
   // What is wrong with resolved options in such a run, beside what each option may be by itself.
   std::function<void(const Json& options, const RunOutline&, Problems&)> check = {};
   std::any facts = {};  // what entries of this family say beside; empty in a family that has no facts
@@ -100,7 +104,10 @@ auto asked(Member member) {
 // An entry that takes `Options`, filled in with what follows from them.
 template <Described Options>
 About with_options(About about) {
-  about.parameters = declared<Options>();
+  about.parameters = []() -> const std::vector<Parameter>& {
+    static const std::vector<Parameter> all = declared<Options>();
+    return all;
+  };
   if constexpr (requires(const Options& o, const RunOutline& run, Problems& p) { o.check(run, p); }) {
     about.check = [](const Json& options, const RunOutline& run, Problems& problems) {
       read_options<Options>(options).check(run, problems);

@@ -154,7 +154,7 @@ class Resolver {
                     "unknown " + parameter.family + " " + shown(name) + (answer.empty() ? known : answer));
       return given;
     }
-    return object(about->parameters, is_object ? given : Json::object(), path,
+    return object(about->parameters(), is_object ? given : Json::object(), path,
                   " of " + parameter.family + " \"" + name + "\"", name);
   }
 

@@ -108,7 +108,7 @@ std::string single_value_refusal(const RunSpec& run) {
     if (samples.size() > 1) cures.emplace_back("`sync`");
     cures.push_back(std::string("two images per tower") + (run.accumulate > 1 ? " and pass" : ""));
   }
-  for (const Parameter& option : find_registered(ModelFacts::kFamily, run.model.at("name"))->parameters) {
+  for (const Parameter& option : find_registered(ModelFacts::kFamily, run.model.at("name"))->parameters()) {
     if (option.kind != Parameter::Kind::boolean || option.list) continue;
     Json other = run.model;
     other[option.name] = !other.at(option.name).get<bool>();

@@ -62,6 +62,15 @@ c10::impl::GenericDict read_dict(const std::string& file) {
   }
 }
 
+// Puts the bytes of a file on the disk, lest a power cut leaves an empty one under its new name.
+void sync(const std::string& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int problem = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!synced) throw std::system_error(problem, std::generic_category());
+}
+
 }  // namespace
 
 void load_state_dict(torch::nn::Module& module, const std::string& file) {
@@ -83,19 +92,6 @@ void load_state_dict(torch::nn::Module& module, const std::string& file) {
   if (!wrong.empty()) throw Error(Error::Kind::data, file + " does not fit the module: " + wrong);
   for (auto& [mine, theirs] : copies) mine.copy_(theirs);
 }
-
-namespace {
-
-// Puts the bytes of a file on the disk, lest a power cut leaves an empty one under its new name.
-void sync(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
-  const int problem = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (!synced) throw std::system_error(problem, std::generic_category());
-}
-
-}  // namespace
 
 void save_state_dict(const torch::nn::Module& module, const std::string& file) {
   c10::impl::GenericDict state(c10::StringType::get(), c10::TensorType::get());

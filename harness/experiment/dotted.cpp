@@ -33,7 +33,7 @@ Candidates below(const Candidates& parents) {
     append(found, parent->fields);
     if (parent->kind == Parameter::Kind::component) {
       found.push_back(&name);
-      for (const auto& [unused, about] : registered(parent->family)) append(found, about.parameters);
+      for (const auto& [unused, about] : registered(parent->family)) append(found, about.parameters());
     }
   }
   return found;

@@ -62,8 +62,7 @@ std::string name_problem(const std::string& stem) {
       });
   return safe ? ""
               : "expected a file name of letters, digits, _, - and . that begins with neither - nor .: it "
-                "names "
-                "a folder of results";
+                "names a folder of results";
 }
 
 Experiment make_experiment(const Json& spec, const std::string& name, const std::string& file,

@@ -72,7 +72,7 @@ nlohmann::json reduced(const Parameter& parameter, const Json& value) {
   const std::string name = value.is_object() ? value.value("name", "") : "";
   const About* about = parameter.kind == Kind::component ? find_registered(parameter.family, name) : nullptr;
   if (about != nullptr) {
-    nlohmann::json component = reduced(about->parameters, value);
+    nlohmann::json component = reduced(about->parameters(), value);
     component["name"] = name;
     return component;
   }
@@ -117,7 +117,7 @@ std::string label(const Json& component, const std::string& family) {
   const About* about = find_registered(family, name);
   if (about == nullptr) return name;
   std::string brackets;
-  for (const auto& parameter : about->parameters) {
+  for (const auto& parameter : about->parameters()) {
     if (!component.contains(parameter.name)) continue;
     const Json& value = component[parameter.name];
     // Compared with sorted keys, and with 1 equal to 1.0.

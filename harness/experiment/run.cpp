@@ -80,8 +80,7 @@ std::string own_tower_problem(const Json& run, const Problems& reported) {
   const std::string key = run["shards"].is_string() ? sorted_by(run["shards"]) : "";
   if (key.empty()) {
     return "own_tower: a test sample belongs to a tower only where the training set is sorted; expected "
-           "shards "
-           "sorted:KEY, got " +
+           "shards sorted:KEY, got " +
            shown(run["shards"]);
   }
   if (!is_fine("task", reported)) return "";
@@ -293,7 +292,7 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_stop_early(run, problems);
   check_select(run, problems);
   check_init_from(run, problems);
-  check_timing(run, reported, problems);
+  check_timing(run, reported, check_agreement, problems);
 }
 
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {

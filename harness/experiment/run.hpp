@@ -30,7 +30,4 @@ Json normalised(Json run);
 // mistakes.
 RunSpec make_run(const Json& run);
 
-// "sync-8x2-seed0-1f3a9c2b4d5e": see run_id in identity.cpp.
-std::string run_id(const Json& run);
-
 }  // namespace bnlab

@@ -101,7 +101,7 @@ Json spec_schema(const std::vector<std::string>& families) {
   Json definitions = Json::object();
   for (const std::string& family : families) {
     for (const auto& [name, about] : registered(family)) {
-      Json schema = object_schema(about.parameters);
+      Json schema = object_schema(about.parameters());
       schema["description"] = about.summary;
       schema["properties"]["name"] = {{"const", name}};
       schema["required"] = Json::array({"name"});

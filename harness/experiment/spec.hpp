@@ -245,6 +245,9 @@ std::string name_problem(const std::string& stem);
 // The run that a `resolved` object (of a record, or handed to a rank) describes. Throws Error (spec).
 RunSpec read_resolved(const Json& resolved);
 
+// "sync-8x2-seed0-1f3a9c2b4d5e": see identity.cpp.
+std::string run_id(const Json& run);
+
 // The short name of a component object: its name, and what differs from the defaults in brackets,
 // "sync", "sync(gradient=stopped)", of a model "unet(base=16)".
 std::string label(const Json& component, const std::string& family = "strategy");

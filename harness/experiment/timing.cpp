@@ -4,7 +4,6 @@
 #include <string>
 
 #include "harness/experiment/dotted.hpp"
-#include "harness/experiment/run.hpp"
 
 namespace bnlab {
 namespace {
@@ -40,17 +39,17 @@ void check_keys(const Json& keys, const std::string& path, Problems& problems) {
 }
 
 // Whether `other`, as a spec gives it, is a run.
-void check_other(const Json& other, const std::string& path, Problems& problems) {
+void check_other(const Json& other, const std::string& path, CheckRun check, Problems& problems) {
   Problems found;
   const Json run = resolve(run_parameters(), other, "", found);
-  if (found.empty()) check_agreement(run, {}, found);
+  if (found.empty()) check(run, {}, found);
   for (const auto& [key, problem] : found.found())
     problems.add(path, "makes a run that is none: " + key + ": " + problem);
 }
 
 }  // namespace
 
-void check_timing(const Json& run, const Problems& reported, Problems& problems) {
+void check_timing(const Json& run, const Problems& reported, CheckRun check, Problems& problems) {
   if (run["timing"].is_null() || !reported.empty()) return;
   const Json& timing = run["timing"];
   const Json with = timing["with"].is_null() ? Json::array() : timing["with"];
@@ -60,8 +59,8 @@ void check_timing(const Json& run, const Problems& reported, Problems& problems)
   for (const Json& key : timing["together"]) check_key(key, "timing.together", problems);
   for (const Json& keys : with) check_keys(keys, "timing.with", problems);
   if (!problems.empty()) return;
-  check_other(given_beside(run), "timing.against", problems);
-  for (const Json& keys : with) check_other(given_with(run, keys), "timing.with", problems);
+  check_other(given_beside(run), "timing.against", check, problems);
+  for (const Json& keys : with) check_other(given_with(run, keys), "timing.with", check, problems);
 }
 
 RunSpec timed_beside(const RunSpec& run) {

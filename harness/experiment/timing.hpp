@@ -13,8 +13,9 @@
 
 namespace bnlab {
 
+using CheckRun = void (*)(const Json& run, const Problems& reported, Problems& problems);  // check_agreement
 // Whether the runs that are timed beside this one are runs, and such as the same ranks can make.
-void check_timing(const Json& run, const Problems& reported, Problems& problems);
+void check_timing(const Json& run, const Problems& reported, CheckRun check, Problems& problems);
 
 // The run of timing.against. `run` has `timing`.
 RunSpec timed_beside(const RunSpec& run);

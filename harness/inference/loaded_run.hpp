@@ -8,7 +8,7 @@
 #include <string>
 
 #include "harness/communicator/world.hpp"
-#include "harness/inference/trained_run.hpp"
+#include "harness/inference/evaluate_job.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/trained_model.hpp"

@@ -87,6 +87,15 @@ Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
   return {Status::timeout, rank_names(silent) + " did not answer (" + seen + ")", silent.front(), "", {}};
 }
 
+// The number after "oom_kill" in a file of "name number" lines, or nothing.
+std::optional<long> oom_kill_count(const std::string& file) {
+  std::ifstream in(file);
+  std::string key;
+  for (long value = 0; in >> key >> value;)
+    if (key == "oom_kill") return value;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory) {
@@ -135,19 +144,6 @@ std::vector<std::string> log_tail(const std::string& file, size_t lines) {
   }
   return {last.begin(), last.end()};
 }
-
-namespace {
-
-// The number after "oom_kill" in a file of "name number" lines, or nothing.
-std::optional<long> oom_kill_count(const std::string& file) {
-  std::ifstream in(file);
-  std::string key;
-  for (long value = 0; in >> key >> value;)
-    if (key == "oom_kill") return value;
-  return std::nullopt;
-}
-
-}  // namespace
 
 long out_of_memory_kills() {
   std::ifstream groups("/proc/self/cgroup");  // "0::/path" (v2), "9:memory:/path" (v1)

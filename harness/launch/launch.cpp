@@ -11,6 +11,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/rank_settings.hpp"
 #include "harness/mapped.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/text_table.hpp"
 

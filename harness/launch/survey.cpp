@@ -16,9 +16,9 @@
 #include "harness/queue/active_processes.hpp"
 #include "harness/queue/claims.hpp"
 #include "harness/store/attempts.hpp"
-#include "harness/store/confirming.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/inputs.hpp"
+#include "harness/store/records.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {

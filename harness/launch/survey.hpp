@@ -69,12 +69,11 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
                                      const LaunchRequest& request, LaunchSummary& summary,
                                      std::vector<std::string>& remarks);
 
-// How much disk runs will take, judged by finished runs of their experiment.
-
-// The bytes of the folders that these runs leave. Each is taken to be as large as the mean of the folders
-// with the same model that ended ok, or of all of them where there is none with this model. Runs that make
-// checkpoints hold two and write a third while they are under way, `side_by_side` of them at once; a
-// checkpoint has the weights and at most two moments of each. Returns nothing where no run has ended ok.
+// The bytes of the folders that these runs leave, judged by finished runs of their experiment. Each is taken
+// to be as large as the mean of the folders with the same model that ended ok, or of all of them where there
+// is none with this model. Runs that make checkpoints hold two and write a third while they are under way,
+// `side_by_side` of them at once; a checkpoint has the weights and at most two moments of each. Returns
+// nothing where no run has ended ok.
 std::optional<double> disk_need(const std::vector<const RunSpec*>& runs, const std::vector<Record>& records,
                                 int side_by_side);
 

@@ -45,10 +45,6 @@ std::shared_ptr<Trunk> OnBackbone::build(LayerMaker& layers, const std::string& 
   return Registered<Backbone>::create(backbone, {output_stride})->build(layers, name);
 }
 
-std::string path(const std::string& name, const std::string& part) {
-  return name.empty() ? part : name + "." + part;
-}
-
 void ImageEncoder::describe(OptionVisitor& option) {
   option.component("backbone", backbone, Backbone::kFamily, "what the features come from");
 }

@@ -66,9 +66,6 @@ struct OnBackbone {
   std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const;
 };
 
-// "name.part", or the part alone where there is no name.
-std::string path(const std::string& name, const std::string& part);
-
 // From images to one vector each: any backbone, without dilation, and the mean of its last map over all
 // positions. Models that answer for images or clips stand on it.
 struct ImageEncoder {

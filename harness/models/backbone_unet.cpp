@@ -5,6 +5,7 @@
 // the size of the image.
 #include <torch/types.h>
 
+#include "harness/models/backbone.hpp"
 #include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
 

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/models/backbone.hpp"
 #include "harness/models/model.hpp"
 #include "harness/network.hpp"
 #include "harness/pass.hpp"
@@ -19,6 +18,11 @@
 #include "harness/recomputation.hpp"
 
 namespace bnlab {
+
+// "name.part", or the part alone where there is no name.
+inline std::string path(const std::string& name, const std::string& part) {
+  return name.empty() ? part : name + "." + part;
+}
 
 // A convolution, the norm behind it and an activation, registered under the names that the published network
 // gives them: as two modules of a module that has more (add_pair), or as a module of their own (ConvNorm).

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "harness/error.hpp"
-#include "harness/prediction/clusters.hpp"
 
 namespace bnlab {
 namespace {
@@ -77,7 +76,8 @@ double interpolated(const std::vector<std::pair<double, double>>& curve, double 
 
 class ProbedFabric : public Fabric {
  public:
-  ProbedFabric(const Json& probe, std::string file) : file_(std::move(file)) {
+  ProbedFabric(const Json& probe, std::string file, double per_doubling)
+      : file_(std::move(file)), per_doubling_(per_doubling) {
     const Json& fabric = probe.at("fabric");
     ranks_ = fabric.at("ranks");
     network_.per_node = std::max(1, ranks_ / fabric.at("nodes").get<int>());
@@ -109,7 +109,7 @@ class ProbedFabric : public Fabric {
     const double growth =
         modelled_seconds(network, op, bytes, ranks) / modelled_seconds(network, op, bytes, ranks_);
     const double doublings = std::abs(std::log2(static_cast<double>(ranks) / ranks_));
-    const double widening = std::pow(factor_per_doubling(), doublings);
+    const double widening = std::pow(per_doubling_, doublings);
     const auto at = [&](const std::vector<std::pair<double, double>>& points) {
       return growth * interpolated(points, bytes,
                                    [&](double size) { return modelled_seconds(network, op, size, ranks_); });
@@ -130,6 +130,7 @@ class ProbedFabric : public Fabric {
   };
 
   std::string file_;
+  double per_doubling_;
   int ranks_ = 1;
   Interconnect network_;
   std::map<std::pair<std::string, std::string>, Curve> curves_;  // by exchange and collective
@@ -162,13 +163,13 @@ double factor_between_protocols(const Interconnect& network, int ranks) {
          nccl_latency(network, kLowLatency, "all_reduce", count);
 }
 
-std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file) {
+std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file, double per_doubling) {
   try {
     if (probe.at("schema") != "bnlab probe 1") {
       throw Error(Error::Kind::usage,
                   file + ": expected a file of bnlab probe --out, got schema " + probe.at("schema").dump());
     }
-    return std::make_unique<ProbedFabric>(probe, file);
+    return std::make_unique<ProbedFabric>(probe, file, per_doubling);
   } catch (const Json::exception&) {
     throw Error(Error::Kind::usage,
                 file + ": expected a file of bnlab probe --out, got one that lacks a part");

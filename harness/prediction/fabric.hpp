@@ -62,8 +62,8 @@ class Fabric {
 };
 
 // By the times of a probe, a JSON file of `bnlab probe`. At its own number of ranks they are taken as
-// measured; at others they grow as the model does, and the interval widens with every doubling. Throws Error
-// (usage) where `probe` is none.
-std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file);
+// measured; at others they grow as the model does, and the interval widens by a factor with every
+// doubling. Throws Error (usage) where `probe` is none.
+std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file, double per_doubling);
 
 }  // namespace bnlab

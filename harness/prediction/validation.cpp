@@ -122,7 +122,7 @@ bool has_spare_cores(const Json& fabric) {
 }
 
 std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::string& file) {
-  const auto fabric = probed_fabric(probe, file);
+  const auto fabric = probed_fabric(probe, file, factor_per_doubling());
   const Json& about = probe.at("fabric");
   const int ranks = about.at("ranks");
   const bool delayed =

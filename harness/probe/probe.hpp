@@ -36,11 +36,6 @@ Json run_probe(const ProbeRequest& request, const Rendezvous& rendezvous);
 // cell: those of other seeds are left out.
 std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks);
 
-// A training step of a run on one rank of a world of so many, whose other ranks do not exist: its own work,
-// its memory and what it exchanges (steps.cpp). Refusals of the strategy are in the answer. At most about
-// `seconds`; 0: what it exchanges is all that counts, and its times say little.
-Json own_step(const RunSpec& run, int ranks, Device device, const std::string& data_dir, double seconds);
-
 // Makes this process compute with so many threads, and count its tensors' memory: before its first tensor.
 void prepare_to_measure(int threads);
 

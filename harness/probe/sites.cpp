@@ -46,7 +46,7 @@ class OneSite : public Network {
 std::vector<Json> routed_strategies() {
   std::vector<Json> found;
   for (const auto& [name, about] : registered(Strategy::kFamily)) {
-    for (const Parameter& parameter : about.parameters) {
+    for (const Parameter& parameter : about.parameters()) {
       if (parameter.name != kRoute) continue;
       for (const std::string& route : parameter.choices) {
         Problems problems;

@@ -12,7 +12,6 @@
 #include "harness/communicator/counting_world.hpp"
 #include "harness/counting/operations.hpp"
 #include "harness/error.hpp"
-#include "harness/probe/probe.hpp"
 #include "harness/probe/turns.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/peak_memory.hpp"

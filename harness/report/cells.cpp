@@ -6,6 +6,7 @@
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab {
 namespace {
@@ -51,6 +52,14 @@ std::vector<std::string> columns_of_axis(const std::string& key, const std::vect
   const bool one_option = leaves.size() == 1 && leaves[0] != key + ".name";
   if (!family_at(key).empty() && !one_option) return {key};
   return leaves;
+}
+
+template <class Property>
+std::set<uint64_t> seeds_with(const std::vector<const Record*>& records, Property has) {
+  std::set<uint64_t> seeds;
+  for (const Record* record : records)
+    if (has(*record)) seeds.insert(record->seed());
+  return seeds;
 }
 
 }  // namespace
@@ -129,18 +138,6 @@ SeedValues paired_differences(const SeedValues& a, const SeedValues& b) {
 std::vector<double> without_seeds(const SeedValues& values) {
   return mapped(values, [](const auto& entry) { return entry.second; });
 }
-
-namespace {
-
-template <class Property>
-std::set<uint64_t> seeds_with(const std::vector<const Record*>& records, Property has) {
-  std::set<uint64_t> seeds;
-  for (const Record* record : records)
-    if (has(*record)) seeds.insert(record->seed());
-  return seeds;
-}
-
-}  // namespace
 
 std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records) {
   return seeds_with(records, [](const Record& record) { return record.stale(); });

@@ -256,86 +256,6 @@ std::string headline_of(const std::vector<RunPair>& pairs) {
   return "mean_iou";
 }
 
-}  // namespace
-
-Facts facts_of(const std::vector<const Record*>& records) {
-  Facts facts;
-  for (const Record* record : records) {
-    add_facts(record->at("environment"), "", facts);
-    add_facts(record->at("code"), "code", facts);
-    if (record->at("inputs").is_object()) add_facts(record->at("inputs"), "inputs", facts);
-    for (const char* key : {"threads_per_rank", "backend", "jobs"})
-      add_facts(record->at("placement." + std::string(key)), key, facts);
-  }
-  return facts;
-}
-
-bool ComparedMetric::overlaps() const {
-  return std::abs(a.mean - b.mean) <= a.half_width + b.half_width;
-}
-
-Comparison::Repeated Comparison::repeated() const {
-  Repeated repeated;
-  for (const ComparedCell& cell : cells) {
-    const auto timed = std::ranges::find(cell.metrics, kLogImagesPerS, &ComparedMetric::metric);
-    if (timed == cell.metrics.end()) continue;
-    ++repeated.cells;
-    repeated.within += std::abs(std::exp(timed->b.mean) - std::exp(timed->a.mean)) <= kRepeats;
-    repeated.overlapping += timed->overlaps();
-  }
-  return repeated;
-}
-
-std::optional<int> Comparison::regressions() const {
-  if (std::ranges::any_of(spec, [](const DifferingKey& key) { return key.key != kPlacementKey; }))
-    return std::nullopt;
-  int count = broken;
-  for (const ComparedCell& cell : cells)
-    count += static_cast<int>(std::ranges::count(cell.metrics, Change::worse, &ComparedMetric::change));
-  return count;
-}
-
-Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, double tolerance) {
-  const Pairing pairing = pair_runs(a, b);
-  Comparison comparison;
-  comparison.spec = pairing.spec;
-  comparison.environment = pairing.environment;
-  comparison.runs_a = pairing.runs_a;
-  comparison.runs_b = pairing.runs_b;
-  comparison.pairs = static_cast<int>(pairing.pairs.size());
-  const std::set<std::string> telling = telling_keys(pairing.pairs);
-  std::vector<std::pair<std::string, std::vector<const RunPair*>>> cells;  // by name, in the order of A
-  std::vector<Failure> failures;
-  int disturbed = 0;
-  for (const RunPair& pair : pairing.pairs) {
-    if (pair.a->status() == Status::ok && pair.b->failed()) add_failure(*pair.b, failures);
-    if (pair.a->status() != Status::ok || pair.b->status() != Status::ok) continue;
-    disturbed += !pair.a->throughput_counts() || !pair.b->throughput_counts();
-    const std::string name = cell_name(pair, telling);
-    auto cell = std::ranges::find(cells, name, [](const auto& each) { return each.first; });
-    if (cell == cells.end()) cell = cells.insert(cells.end(), {name, {}});
-    cell->second.push_back(&pair);
-  }
-  const std::vector<Metric> metrics = metrics_of(headline_of(pairing.pairs));
-  for (const auto& [name, pairs] : cells) {
-    ComparedCell cell{name, {}};
-    for (const Metric& metric : metrics)
-      if (auto result = compared(metric, pairs, tolerance)) cell.metrics.push_back(std::move(*result));
-    comparison.cells.push_back(std::move(cell));
-  }
-  for (const Failure& failure : failures) comparison.broken += failure.runs;
-  comparison.reasons = failure_lines(failures);
-  if (disturbed > 0) {
-    comparison.notes.push_back("images_per_s and step_time_s of " + std::to_string(disturbed) +
-                               " pairs are not compared: towers shared a rank, or others the machine.");
-  }
-  return comparison;
-}
-
-// A comparison as text and as JSON.
-
-namespace {
-
 std::string difference_text(const ComparedMetric& metric, const MetricUnit& unit) {
   const std::string centre = fixed(metric.difference.mean / unit.size, unit.decimals);
   return metric.difference.n < 2
@@ -412,6 +332,80 @@ Json metric_json(const ComparedMetric& metric) {
 }
 
 }  // namespace
+
+Facts facts_of(const std::vector<const Record*>& records) {
+  Facts facts;
+  for (const Record* record : records) {
+    add_facts(record->at("environment"), "", facts);
+    add_facts(record->at("code"), "code", facts);
+    if (record->at("inputs").is_object()) add_facts(record->at("inputs"), "inputs", facts);
+    for (const char* key : {"threads_per_rank", "backend", "jobs"})
+      add_facts(record->at("placement." + std::string(key)), key, facts);
+  }
+  return facts;
+}
+
+bool ComparedMetric::overlaps() const {
+  return std::abs(a.mean - b.mean) <= a.half_width + b.half_width;
+}
+
+Comparison::Repeated Comparison::repeated() const {
+  Repeated repeated;
+  for (const ComparedCell& cell : cells) {
+    const auto timed = std::ranges::find(cell.metrics, kLogImagesPerS, &ComparedMetric::metric);
+    if (timed == cell.metrics.end()) continue;
+    ++repeated.cells;
+    repeated.within += std::abs(std::exp(timed->b.mean) - std::exp(timed->a.mean)) <= kRepeats;
+    repeated.overlapping += timed->overlaps();
+  }
+  return repeated;
+}
+
+std::optional<int> Comparison::regressions() const {
+  if (std::ranges::any_of(spec, [](const DifferingKey& key) { return key.key != kPlacementKey; }))
+    return std::nullopt;
+  int count = broken;
+  for (const ComparedCell& cell : cells)
+    count += static_cast<int>(std::ranges::count(cell.metrics, Change::worse, &ComparedMetric::change));
+  return count;
+}
+
+Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, double tolerance) {
+  const Pairing pairing = pair_runs(a, b);
+  Comparison comparison;
+  comparison.spec = pairing.spec;
+  comparison.environment = pairing.environment;
+  comparison.runs_a = pairing.runs_a;
+  comparison.runs_b = pairing.runs_b;
+  comparison.pairs = static_cast<int>(pairing.pairs.size());
+  const std::set<std::string> telling = telling_keys(pairing.pairs);
+  std::vector<std::pair<std::string, std::vector<const RunPair*>>> cells;  // by name, in the order of A
+  std::vector<Failure> failures;
+  int disturbed = 0;
+  for (const RunPair& pair : pairing.pairs) {
+    if (pair.a->status() == Status::ok && pair.b->failed()) add_failure(*pair.b, failures);
+    if (pair.a->status() != Status::ok || pair.b->status() != Status::ok) continue;
+    disturbed += !pair.a->throughput_counts() || !pair.b->throughput_counts();
+    const std::string name = cell_name(pair, telling);
+    auto cell = std::ranges::find(cells, name, [](const auto& each) { return each.first; });
+    if (cell == cells.end()) cell = cells.insert(cells.end(), {name, {}});
+    cell->second.push_back(&pair);
+  }
+  const std::vector<Metric> metrics = metrics_of(headline_of(pairing.pairs));
+  for (const auto& [name, pairs] : cells) {
+    ComparedCell cell{name, {}};
+    for (const Metric& metric : metrics)
+      if (auto result = compared(metric, pairs, tolerance)) cell.metrics.push_back(std::move(*result));
+    comparison.cells.push_back(std::move(cell));
+  }
+  for (const Failure& failure : failures) comparison.broken += failure.runs;
+  comparison.reasons = failure_lines(failures);
+  if (disturbed > 0) {
+    comparison.notes.push_back("images_per_s and step_time_s of " + std::to_string(disturbed) +
+                               " pairs are not compared: towers shared a rank, or others the machine.");
+  }
+  return comparison;
+}
 
 std::string comparison_text(const Comparison& comparison, std::optional<Change> only) {
   std::string text = std::to_string(comparison.pairs) + (comparison.pairs == 1 ? " pair" : " pairs") +

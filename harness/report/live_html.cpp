@@ -9,6 +9,7 @@
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/html.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/text_table.hpp"
 

@@ -6,6 +6,7 @@
 #include "harness/mapped.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/text_table.hpp"
 

@@ -48,7 +48,7 @@ struct RunCounts {
   std::map<std::string, int> stale_reasons;  // why -> runs
   std::map<std::string, int> stopped_early;  // why -> runs that are ok but ended before their last step
   int others = 0;                            // finished runs in the folder that the spec does not ask for
-  int confirmed = 0;      // by older code, but today's has repeated runs like them (confirming.hpp)
+  int confirmed = 0;      // by older code, but today's has repeated runs like them (records.hpp)
   int other_sources = 0;  // by sources that were written otherwise and compute the same (harness/numerics)
 
   int ok() const { return finished - failed; }

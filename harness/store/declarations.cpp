@@ -9,7 +9,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
-#include "harness/store/record.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
 
 namespace bnlab {

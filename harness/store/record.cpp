@@ -8,7 +8,6 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/numerics/panel.hpp"
-#include "harness/store/confirming.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/inputs.hpp"
 #include "harness/store/schema.hpp"
@@ -45,20 +44,6 @@ std::optional<double> largest(const Json& of_ranks) {
   for (const Json& bytes : of_ranks)
     if (bytes.is_number()) peak = std::max(peak.value_or(0), bytes.get<double>());
   return peak;
-}
-
-// Gives the records of runs that were timed in the world of another one what its record has of them.
-void share_times(std::vector<Record>& records) {
-  std::map<std::pair<std::string, std::string>, Json> times;  // by run id and placement
-  for (const Record& host : records) {
-    const Json& others = host.at("result.timing.with");
-    if (!others.is_array() || !(host.throughput_counts() || host.disturbed())) continue;
-    for (const Json& other : others) times[{other.at("run_id"), host.placement()}] = other;
-  }
-  for (Record& record : records) {
-    const auto found = times.find({record.run_id(), record.placement()});
-    if (found != times.end() && record.timed_elsewhere()) record.take_times(found->second);
-  }
 }
 
 Json outcome_json(const Outcome& outcome) {
@@ -285,33 +270,6 @@ void check_spec(const Record& record, const RunSpec& run) {
     throw Error(Error::Kind::data,
                 record.file().string() + " does not hold the spec of its run " + run.id + "; it was altered");
   }
-}
-
-std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
-                                 std::vector<std::string>* problems) {
-  std::vector<Record> records;
-  const LastInputs last(experiment_folder(results, experiment));
-  const Confirmations confirmations(experiment_folder(results, experiment));
-  for (const auto& folder : run_folders(results, experiment)) {
-    try {
-      if (auto record = find_record(folder)) {
-        check_place(*record);
-        record->compare_inputs(last.of(record->at("spec")));
-        if (confirmations.cover(*record)) record->confirm();
-        records.push_back(std::move(*record));
-      }
-    } catch (const Error& error) {
-      if (problems != nullptr) problems->push_back(error.what());
-    }
-  }
-  share_times(records);
-  return records;
-}
-
-std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records) {
-  std::map<std::string, std::vector<const Record*>> index;
-  for (const Record& record : records) index[record.run_id()].push_back(&record);
-  return index;
 }
 
 }  // namespace bnlab

@@ -107,7 +107,7 @@ class Record {
   std::string why_stale() const;
   // The same of the numbers alone, whether today's code has confirmed the record or not.
   std::string why_other_numerics() const;
-  // Today's code has repeated runs like this one (confirming.hpp).
+  // Today's code has repeated runs like this one (records.hpp).
   void confirm() { confirmed_ = true; }
   bool confirmed() const { return confirmed_; }
   bool stale() const { return !why_stale().empty(); }
@@ -156,15 +156,5 @@ bool holds_result(const std::filesystem::path& folder);
 void check_place(const Record& record);
 // Throws Error (data) unless the record's spec is that of the run.
 void check_spec(const Record& record, const RunSpec& run);
-
-// All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are
-// compared with what their runs were last seen to read, and those that were timed in the world of another
-// run have its times. Records that cannot be read or lie in a wrong folder
-// are left out and described in `problems`, if given.
-std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
-                                 std::vector<std::string>* problems = nullptr);
-
-// The records of each run id, in the order given. Borrows from `records`.
-std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);
 
 }  // namespace bnlab

@@ -5,6 +5,7 @@
 
 #include "harness/activity.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/gradient_routes.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
@@ -275,7 +276,19 @@ Json Trainer::result() {
 }
 
 int64_t Trainer::save_weights(const std::string& run_dir) {
-  return bnlab::save_weights(model_.network(), evaluator_, answering_step(), run_dir, world_.rank() == 0);
+  const bool writes = world_.rank() == 0;
+  const Network& network = model_.network();
+  evaluator_.load_into_buffers({}, answering_step());
+  const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors_of(network)) : 0;
+  std::vector<NamedTensor> pairs;
+  for (const auto& [name, population] : evaluator_.carried()) {
+    evaluator_.load_into_buffers(population, answering_step());
+    for (const auto& buffer : network.named_buffers())
+      pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
+  }
+  evaluator_.restore();
+  if (writes && !pairs.empty()) write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
+  return bytes;
 }
 
 }  // namespace bnlab

@@ -59,7 +59,10 @@ class Trainer {
   std::vector<std::string> notes() const { return model_.notes(); }
   // Why stop_early ended the run, in a sentence; empty where it did not.
   std::string why_stopped() const { return stopped() ? early_stop_->sentence(data_.steps()) : ""; }
-  int64_t save_weights(const std::string& run_dir);  // weights.hpp
+  // Rank 0 leaves parameters and saved pairs in run_dir/weights.safetensors, and the shadow pairs that the
+  // run carries in run_dir/populations.safetensors, named "tower:3/SITE.running_mean": the numbers that an
+  // evaluation uses. Called by every rank. Returns the bytes of the weights, 0 elsewhere.
+  int64_t save_weights(const std::string& run_dir);
 
  private:
   void train_step(int64_t step);

@@ -13,9 +13,6 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/store/run_folder.hpp"
-#include "harness/training/evaluator.hpp"
-#include "harness/training/safetensors.hpp"
 
 namespace bnlab {
 namespace {
@@ -120,29 +117,13 @@ void check_fits(const std::string& file, const NamedTensor& own, const NamedTens
   }
 }
 
-// Parameters, then buffers.
+}  // namespace
+
 std::vector<NamedTensor> tensors_of(const Network& network) {
   std::vector<NamedTensor> all;
   for (const auto& tensors : {network.named_parameters(), network.named_buffers()})
     for (const auto& [name, tensor] : tensors.pairs()) all.push_back({name, tensor});
   return all;
-}
-
-}  // namespace
-
-int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps_done,
-                     const std::string& run_dir, bool writes) {
-  evaluator.load_into_buffers({}, steps_done);
-  const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors_of(network)) : 0;
-  std::vector<NamedTensor> pairs;
-  for (const auto& [name, population] : evaluator.carried()) {
-    evaluator.load_into_buffers(population, steps_done);
-    for (const auto& buffer : network.named_buffers())
-      pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
-  }
-  evaluator.restore();
-  if (writes && !pairs.empty()) write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
-  return bytes;
 }
 
 std::string load_weights(const InitFrom& from, Network& network) {

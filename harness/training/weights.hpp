@@ -1,22 +1,17 @@
-// Weights out of a run and into one.
+// Weights into a network.
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "harness/experiment/spec.hpp"
 #include "harness/network.hpp"
+#include "harness/training/safetensors.hpp"
 
 namespace bnlab {
 
-class Evaluator;
-
-// Rank 0 (which `writes`) leaves parameters and saved pairs in run_dir/weights.safetensors, and the shadow
-// pairs that the run carries in run_dir/populations.safetensors, named "tower:3/SITE.running_mean": the
-// numbers that an evaluation after `steps_done` steps uses. Called by every rank. Returns the bytes of the
-// weights, 0 elsewhere.
-int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps_done,
-                     const std::string& run_dir, bool writes);
+// Parameters, then buffers.
+std::vector<NamedTensor> tensors_of(const Network& network);
 
 // Copies the tensors of a weights file into the network: all, or those of one part (Network::part_of). The
 // file may come from another program: PyTorch's counters `num_batches_tracked` are left, a narrower

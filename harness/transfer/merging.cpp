@@ -12,7 +12,7 @@
 #include "harness/store/attempts.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/differences.hpp"
-#include "harness/store/record.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
 #include "harness/store/tuning_scores.hpp"
 

@@ -16,6 +16,8 @@
 namespace bnlab {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kBlock = 512;  // headers have this size, and contents are filled up to a multiple of it
 
 // The fields of a header that are used here: where each begins, and its size.
@@ -93,45 +95,6 @@ bool stays_below(const std::string& path) {
          std::filesystem::path(path).lexically_normal() == path;
 }
 
-}  // namespace
-
-std::string tar_archive(const Files& files) {
-  std::string archive;
-  for (const auto& [path, content] : files)
-    archive += header_of(path, content.size()) + content + padding(content.size());
-  return archive + std::string(2 * kBlock, '\0');
-}
-
-Files read_tar(std::string_view bytes, const std::string& archive) {
-  const auto damaged = [&](const std::string& what) {
-    return Error(Error::Kind::data, archive + ": " + what);
-  };
-  Files files;
-  for (size_t at = 0;;) {
-    if (at == 0 && !is_header(bytes))
-      throw damaged("no archive of results, as bnlab pack and scripts/gpu_check.sh write them");
-    if (bytes.size() - at < kBlock) throw damaged("the archive is cut off");
-    const std::string_view header = bytes.substr(at, kBlock);
-    if (header.find_first_not_of('\0') == std::string_view::npos) return files;  // the end
-    const std::optional<size_t> size = number_in(header, kSize);
-    if (!is_header(header) || !size || number_in(header, kChecksum) != header_sum(std::string(header)))
-      throw damaged("the archive is damaged at byte " + std::to_string(at));
-    const std::string prefix = text_of(header, kPrefix);
-    const std::string path = (prefix.empty() ? "" : prefix + "/") + text_of(header, kName);
-    if (header[kType.at] != '0' || !stays_below(path)) throw damaged(path + " is no file that belongs there");
-    at += kBlock;
-    const size_t filled = *size + padding(*size).size();
-    if (filled > bytes.size() - at) throw damaged("the archive is cut off in " + path);
-    if (!files.emplace(path, bytes.substr(at, *size)).second) throw damaged(path + " comes twice");
-    at += filled;
-  }
-}
-
-// SHA-256 (FIPS 180-4). Manifests hold it, so that people who have no bnlab can check an archive with
-// sha256sum.
-
-namespace {
-
 using Words = std::array<uint32_t, 8>;
 
 // The first 32 bits behind the point of the square roots of the first 8 primes (section 5.3.3), and of the
@@ -169,31 +132,6 @@ void add_block(Words& hash, const unsigned char* block) {
   const Words added = {a, b, c, d, e, f, g, h};
   for (size_t i = 0; i < hash.size(); ++i) hash[i] += added[i];
 }
-
-}  // namespace
-
-std::string sha256(std::string_view bytes) {
-  Words hash = kStart;
-  // A one, zeros, and the number of bits in 64 bits fill the last block.
-  std::string padded(bytes);
-  padded += '\x80';
-  padded.resize((padded.size() + 8 + 63) / 64 * 64, '\0');
-  for (size_t i = 0; i < 8; ++i)
-    padded[padded.size() - 1 - i] = static_cast<char>(bytes.size() * 8 >> 8 * i & 0xff);
-  for (size_t at = 0; at < padded.size(); at += 64)
-    add_block(hash, reinterpret_cast<const unsigned char*>(padded.data()) + at);
-  std::string digits;
-  for (const uint32_t word : hash) {
-    char text[9];
-    std::snprintf(text, sizeof text, "%08x", word);
-    digits += text;
-  }
-  return digits;
-}
-
-namespace {
-
-namespace fs = std::filesystem;
 
 bool is_packed_of_gpu_check(const fs::path& file) {
   return file.filename() != kManifestFile && file.extension() != ".safetensors";
@@ -246,6 +184,59 @@ void check_record(const std::string& path, const std::string& content, Checked& 
 }
 
 }  // namespace
+
+std::string tar_archive(const Files& files) {
+  std::string archive;
+  for (const auto& [path, content] : files)
+    archive += header_of(path, content.size()) + content + padding(content.size());
+  return archive + std::string(2 * kBlock, '\0');
+}
+
+Files read_tar(std::string_view bytes, const std::string& archive) {
+  const auto damaged = [&](const std::string& what) {
+    return Error(Error::Kind::data, archive + ": " + what);
+  };
+  Files files;
+  for (size_t at = 0;;) {
+    if (at == 0 && !is_header(bytes))
+      throw damaged("no archive of results, as bnlab pack and scripts/gpu_check.sh write them");
+    if (bytes.size() - at < kBlock) throw damaged("the archive is cut off");
+    const std::string_view header = bytes.substr(at, kBlock);
+    if (header.find_first_not_of('\0') == std::string_view::npos) return files;  // the end
+    const std::optional<size_t> size = number_in(header, kSize);
+    if (!is_header(header) || !size || number_in(header, kChecksum) != header_sum(std::string(header)))
+      throw damaged("the archive is damaged at byte " + std::to_string(at));
+    const std::string prefix = text_of(header, kPrefix);
+    const std::string path = (prefix.empty() ? "" : prefix + "/") + text_of(header, kName);
+    if (header[kType.at] != '0' || !stays_below(path)) throw damaged(path + " is no file that belongs there");
+    at += kBlock;
+    const size_t filled = *size + padding(*size).size();
+    if (filled > bytes.size() - at) throw damaged("the archive is cut off in " + path);
+    if (!files.emplace(path, bytes.substr(at, *size)).second) throw damaged(path + " comes twice");
+    at += filled;
+  }
+}
+
+// SHA-256 (FIPS 180-4). Manifests hold it, so that people who have no bnlab can check an archive with
+// sha256sum.
+std::string sha256(std::string_view bytes) {
+  Words hash = kStart;
+  // A one, zeros, and the number of bits in 64 bits fill the last block.
+  std::string padded(bytes);
+  padded += '\x80';
+  padded.resize((padded.size() + 8 + 63) / 64 * 64, '\0');
+  for (size_t i = 0; i < 8; ++i)
+    padded[padded.size() - 1 - i] = static_cast<char>(bytes.size() * 8 >> 8 * i & 0xff);
+  for (size_t at = 0; at < padded.size(); at += 64)
+    add_block(hash, reinterpret_cast<const unsigned char*>(padded.data()) + at);
+  std::string digits;
+  for (const uint32_t word : hash) {
+    char text[9];
+    std::snprintf(text, sizeof text, "%08x", word);
+    digits += text;
+  }
+  return digits;
+}
 
 Files files_to_pack(const fs::path& folder) {
   const auto is_wanted = fs::exists(folder / kGpuCheckFile) ? is_packed_of_gpu_check : is_packed;

@@ -266,6 +266,8 @@ void dispatch(at::ScalarType dtype, F f) {
     f(Numbers<Bfloat16, float>{});
 }
 
+const CpuKernels registered_kernels([]() -> std::string { return chosen_level().name; });
+
 }  // namespace
 
 void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out) {
@@ -379,11 +381,5 @@ void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& ou
     });
   });
 }
-
-namespace {
-
-const CpuKernels registered_kernels([]() -> std::string { return chosen_level().name; });
-
-}  // namespace
 
 }  // namespace bnlab::kernels::cpu

@@ -54,6 +54,30 @@ Pair chosen(const at::Tensor& condition, const Pair& yes, const Pair& no) {
   return {at::where(condition, yes.mean, no.mean), at::where(condition, yes.var, no.var)};
 }
 
+// Each sample by the saved pair and its own moments, which weigh `own_share` in what both are the moments of.
+Tensors evaluate_mixed(Site& site, const Tensors& x, double own_share) {
+  Tensors y;
+  for (const at::Tensor& tower : x) {
+    Tensors samples;
+    for (const at::Tensor& sample : tower.split(1)) {
+      const Pair saved = site.saved();
+      Pair mixed = saved;
+      if (saved.mean.defined() && sample.size(0) > 0) {
+        const Moments own = site.own_moments(sample);
+        const auto mix = [&](const at::Tensor& a, const at::Tensor& b) {
+          return own_share * a + (1 - own_share) * b;
+        };
+        const at::Tensor mean = mix(own.mean, saved.mean);
+        const at::Tensor square = mix(own.var + own.mean.square(), saved.var + saved.mean.square());
+        mixed = {mean.detach(), (square - mean.square()).detach()};
+      }
+      samples.push_back(site.evaluate({sample}, mixed)[0]);
+    }
+    y.push_back(at::cat(samples));
+  }
+  return y;
+}
+
 }  // namespace
 
 bool remembers_biased(const Json& options) {
@@ -181,34 +205,6 @@ Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves) {
 About about(const std::string& strategy) {
   return {.name = strategy, .summary = "what " + strategy + " must answer, in float64"};
 }
-
-namespace {
-
-// Each sample by the saved pair and its own moments, which weigh `own_share` in what both are the moments of.
-Tensors evaluate_mixed(Site& site, const Tensors& x, double own_share) {
-  Tensors y;
-  for (const at::Tensor& tower : x) {
-    Tensors samples;
-    for (const at::Tensor& sample : tower.split(1)) {
-      const Pair saved = site.saved();
-      Pair mixed = saved;
-      if (saved.mean.defined() && sample.size(0) > 0) {
-        const Moments own = site.own_moments(sample);
-        const auto mix = [&](const at::Tensor& a, const at::Tensor& b) {
-          return own_share * a + (1 - own_share) * b;
-        };
-        const at::Tensor mean = mix(own.mean, saved.mean);
-        const at::Tensor square = mix(own.var + own.mean.square(), saved.var + saved.mean.square());
-        mixed = {mean.detach(), (square - mean.square()).detach()};
-      }
-      samples.push_back(site.evaluate({sample}, mixed)[0]);
-    }
-    y.push_back(at::cat(samples));
-  }
-  return y;
-}
-
-}  // namespace
 
 LayerAnswer SiteReference::answer(const LayerCase& c) const {
   const at::ScalarType held = statistics_type(c.dtype);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "harness/json.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
 #include "tests/cli/on_results.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "harness/json.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "tests/cli/on_results.hpp"
 

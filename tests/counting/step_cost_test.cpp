@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 // The strategy by name, with a value for each parameter that has no default.
 Json strategy_named(const std::string& name) {
   Json strategy = {{"name", name}};
-  for (const Parameter& parameter : find_registered("strategy", name)->parameters)
+  for (const Parameter& parameter : find_registered("strategy", name)->parameters())
     if (parameter.required) strategy[parameter.name] = parameter.lowest;
   return strategy;
 }

@@ -192,8 +192,7 @@ TEST(LikeDdp, RefusesBuffersThatOneRankHasReplacedBeforeABroadcast) {
 TEST(LikeDdp, RefusesAParameterThatOneRankFreezesLater) {
   expect_both_say(
       "rank 0 is at DataParallel::backward with rows, rank 1 is at DataParallel::backward with rows and "
-      "other "
-      "parameters than before",
+      "other parameters than before",
       [](const Ranks& ranks) {
         nn::Sequential net = small_net();
         DataParallel parallel(*net, ranks);

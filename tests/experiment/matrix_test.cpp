@@ -121,8 +121,7 @@ TEST_F(SpecMatrix, AParameterThatAStrategyLacksIsAMistake) {
   EXPECT_EQ(
       mistakes(spec(R"("matrix": {"strategy": ["fake_own", "fake_groups"], "strategy.momentum": [0.5]})")),
       Lines{"spec.json: matrix.strategy.momentum[0]: unknown key of strategy \"fake_groups\"; known: name, "
-            "groups, "
-            "affine"});
+            "groups, affine"});
 }
 
 TEST_F(SpecMatrix, AnswersUnknownAxes) {
@@ -130,24 +129,20 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
       mistakes(spec(
           R"("matrix": {"sed": [1], "lr": [1], "optimizer.lrr": [1], "towers.x": [1], "strategy.zzz": [1],
                                         "placement.rank": [1], "question": ["a"]})")),
-      (Lines{
-          "spec.json: matrix.sed: unknown key; did you mean \"seed\"?",
-          "spec.json: matrix.lr: unknown key; did you mean \"optimizer.lr\"?",
-          "spec.json: matrix.optimizer.lrr: unknown key; did you mean \"optimizer.lr\"?",
-          "spec.json: matrix.towers.x: unknown key: towers holds no keys",
-          "spec.json: matrix.strategy.zzz: unknown key; known: strategy.name, strategy.virtual_batch, "
-          "strategy.groups, strategy.affine, strategy.momentum, strategy.gradient, strategy.group_size, "
-          "strategy.base",
-          "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
-          "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, batch_per_tower, "
-          "accumulate, statistics_per, recompute, "
-          "optimizer, steps, epochs, seed, precision, loss_scaling, tf32, cuda_graph, memory_format, "
-          "loss_mean, "
-          "eval_every, log_every, "
-          "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, gradient_route, "
-          "average_weights_every, "
-          "init_from, select, stop_early, warmup_steps, timing, data_workers, timeout_s, "
-          "collective_timeout_s, placement"}));
+      (Lines{"spec.json: matrix.sed: unknown key; did you mean \"seed\"?",
+             "spec.json: matrix.lr: unknown key; did you mean \"optimizer.lr\"?",
+             "spec.json: matrix.optimizer.lrr: unknown key; did you mean \"optimizer.lr\"?",
+             "spec.json: matrix.towers.x: unknown key: towers holds no keys",
+             "spec.json: matrix.strategy.zzz: unknown key; known: strategy.name, strategy.virtual_batch, "
+             "strategy.groups, strategy.affine, strategy.momentum, strategy.gradient, strategy.group_size, "
+             "strategy.base",
+             "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
+             "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, "
+             "batch_per_tower, accumulate, statistics_per, recompute, optimizer, steps, epochs, seed, "
+             "precision, loss_scaling, tf32, cuda_graph, memory_format, loss_mean, eval_every, log_every, "
+             "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, "
+             "gradient_route, average_weights_every, init_from, select, stop_early, warmup_steps, timing, "
+             "data_workers, timeout_s, collective_timeout_s, placement"}));
   std::string deep = "strategy";
   for (int i = 0; i < 100; ++i) deep += ".base";
   EXPECT_EQ(mistakes(spec("\"matrix\": {\"" + deep + "\": [1]}")).size(), 1u);

@@ -28,6 +28,7 @@
 #include "harness/models/model_facts.hpp"
 #include "harness/panel/measure.hpp"
 #include "harness/probe/probe.hpp"
+#include "harness/probe/steps.hpp"
 #include "harness/probe/traced.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/strategy_facts.hpp"

@@ -171,8 +171,7 @@ TEST_F(JoinedWorld, FewerGpusThanRanksAreRefusedAndNotLeftAlone) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
               "the 2 ranks of this world see 1 GPU; let each see one of its own (SLURM: --gpus-per-task=1), "
-              "start as "
-              "many ranks as there are GPUs, or give --device cpu");
+              "start as many ranks as there are GPUs, or give --device cpu");
   }
   unsetenv("FAKE_GPUS");
 }

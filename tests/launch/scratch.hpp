@@ -11,7 +11,7 @@
 
 #include "harness/launch/launch.hpp"
 #include "harness/store/attempts.hpp"
-#include "harness/store/record.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab::test {
 

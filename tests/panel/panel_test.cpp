@@ -31,8 +31,7 @@ TEST_P(Panel, ComputesWhatIsCommitted) {
   if (!values) GTEST_SKIP() << why;
   EXPECT_EQ(joined(panel_differences(entry, *values), "\n"), "")
       << "Is that meant? Then write harness/numerics/values.json anew with `bnlab panel --into`: records of "
-         "what has "
-         "changed become stale";
+         "what has changed become stale";
   ASSERT_TRUE(committed_panel().contains(entry.name));
   EXPECT_EQ(committed_panel().at(entry.name).at("stands_for"), stands_for(entry));
 }
@@ -117,7 +116,7 @@ TEST(PanelReach, EveryOptionIsVaried) {
   const std::set<std::string> varied = varied_in_the_panel();
   for (const char* family : {"strategy", "model", "backbone", "task", "augmentation", "optimizer", "loss"}) {
     for (const auto& [name, about] : registered(family))
-      for (const Parameter& parameter : about.parameters) expect_varied(parameter, name, varied);
+      for (const Parameter& parameter : about.parameters()) expect_varied(parameter, name, varied);
   }
   for (const Parameter& parameter : run_parameters()) {
     const std::set<std::string> elsewhere = {"task", "model", "strategy", "optimizer",

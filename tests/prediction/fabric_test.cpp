@@ -61,7 +61,7 @@ TEST(ModelledSeconds, OfARankByItselfAreNone) {
 }
 
 TEST(ProbedFabric, TakesTheMeanBehindOtherWorkAndBoundsItByBoth) {
-  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  const auto fabric = probed_fabric(small_probe(), "probe.json", factor_per_doubling());
   const Estimate time = fabric->seconds("sockets", "all_reduce", 8, 2);
   EXPECT_NEAR(time.low, 10e-6, 1e-12);
   EXPECT_NEAR(time.mid, 24e-6, 1e-12);
@@ -69,7 +69,7 @@ TEST(ProbedFabric, TakesTheMeanBehindOtherWorkAndBoundsItByBoth) {
 }
 
 TEST(ProbedFabric, LiesBetweenTheSizesThatWereMeasured) {
-  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  const auto fabric = probed_fabric(small_probe(), "probe.json", factor_per_doubling());
   EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 80, 2).mid, 24e-6 * std::sqrt(2.0), 1e-12);
   EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 4, 2).mid, 24e-6, 1e-12)
       << "no less than the smallest";
@@ -80,7 +80,7 @@ TEST(ProbedFabric, LiesBetweenTheSizesThatWereMeasured) {
 }
 
 TEST(ProbedFabric, GrowsAsTheModelDoesAndIsLessSureWithEveryDoubling) {
-  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  const auto fabric = probed_fabric(small_probe(), "probe.json", factor_per_doubling());
   const Estimate two = fabric->seconds("sockets", "all_reduce", 8, 2);
   const Estimate eight = fabric->seconds("sockets", "all_reduce", 8, 8);
   EXPECT_NEAR(eight.mid / two.mid, 7, 1e-3) << "a ring of eight has seven times the steps";
@@ -89,7 +89,7 @@ TEST(ProbedFabric, GrowsAsTheModelDoesAndIsLessSureWithEveryDoubling) {
 }
 
 TEST(ProbedFabric, NamesWhatTheProbeLacks) {
-  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  const auto fabric = probed_fabric(small_probe(), "probe.json", factor_per_doubling());
   try {
     fabric->seconds("shared_memory", "all_gather", 8, 2);
     FAIL();
@@ -97,8 +97,8 @@ TEST(ProbedFabric, NamesWhatTheProbeLacks) {
     EXPECT_NE(std::string(error.what()).find("no all_gather over shared_memory"), std::string::npos)
         << error.what();
   }
-  EXPECT_THROW(probed_fabric({{"schema", "something else"}}, "probe.json"), Error);
-  EXPECT_THROW(probed_fabric(Json::array(), "probe.json"), Error);
+  EXPECT_THROW(probed_fabric({{"schema", "something else"}}, "probe.json", factor_per_doubling()), Error);
+  EXPECT_THROW(probed_fabric(Json::array(), "probe.json", factor_per_doubling()), Error);
 }
 
 TEST(Clusters, HaveTheFactorsThatTheirTimesAreOfTheModel) {

@@ -1,5 +1,5 @@
 // A rank's own step, measured without the others: what it exchanges is what real ranks book.
-#include "harness/probe/probe.hpp"
+#include "harness/probe/steps.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -13,7 +13,6 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/counting/operations.hpp"
 #include "harness/probe/sites.hpp"
-#include "harness/probe/steps.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace bnlab::steps_test {

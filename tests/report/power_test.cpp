@@ -72,9 +72,7 @@ TEST(SeedWarnings, TellFromFinishedPairsHowManySeedsAComparisonTakes) {
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0],
             "sync - per_tower at 8x2, mean_iou saved: 3 pairs finished, difference 0.010, standard deviation "
-            "0.050; 80 % "
-            "power takes "
-            "about " +
+            "0.050; 80 % power takes about " +
                 std::to_string(*seeds_to_tell(0.01, 0.05, 0.05)) + " seeds, or about " +
                 std::to_string(*seeds_to_show_equal(0.02, 0.01, 0.05, 0.05)) +
                 " for equality within 0.02, the matrix has 6");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/store/records.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

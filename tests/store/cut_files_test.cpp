@@ -8,6 +8,7 @@
 
 #include "harness/queue/active_processes.hpp"
 #include "harness/store/inputs.hpp"
+#include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "tests/experiment/spec_files.hpp"
 #include "tests/store/synthetic.hpp"

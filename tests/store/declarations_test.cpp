@@ -5,6 +5,7 @@
 
 #include "harness/error.hpp"
 #include "harness/report/report.hpp"
+#include "harness/store/records.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "harness/store/record.hpp"
+#include "harness/store/records.hpp"
 
 #include <gtest/gtest.h>
 

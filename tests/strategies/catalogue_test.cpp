@@ -40,7 +40,8 @@ TEST_P(CatalogueEntry, SaysWhatItIs) {
   EXPECT_FALSE(facts.use.empty());
   EXPECT_FALSE(facts.limits.empty());
   EXPECT_FALSE(about.source.empty());
-  for (const Parameter& parameter : about.parameters) EXPECT_FALSE(parameter.help.empty()) << parameter.name;
+  for (const Parameter& parameter : about.parameters())
+    EXPECT_FALSE(parameter.help.empty()) << parameter.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryStrategy, CatalogueEntry, ::testing::ValuesIn(registered_names("strategy")),

@@ -12,7 +12,7 @@ std::string mistakes(const Json& changes) {
   options.update(changes);
   const About& about = *find_registered("task", "folder");
   Problems problems;
-  const Json resolved = resolve(about.parameters, options, "task", problems);
+  const Json resolved = resolve(about.parameters(), options, "task", problems);
   if (problems.empty()) about.check(resolved, {}, problems);
   std::string all;
   for (const auto& [path, message] : problems.found()) all += path + ": " + message + "\n";
@@ -29,7 +29,7 @@ TEST(FolderOptions, ClassesAreANumberOrNames) {
     EXPECT_NAMES(mistakes({{"classes", wrong}}), "classes");
   }
   Problems problems;
-  resolve(find_registered("task", "folder")->parameters, {{"root", "x"}}, "task", problems);
+  resolve(find_registered("task", "folder")->parameters(), {{"root", "x"}}, "task", problems);
   ASSERT_EQ(problems.found().size(), 1u);
   EXPECT_NAMES(problems.found()[0].second, "an integer in [2, 256] or a list of texts");
 }

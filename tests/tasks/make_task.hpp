@@ -13,7 +13,7 @@ namespace bnlab::test {
 
 inline Json resolved_task(const std::string& name, const Json& changes) {
   Problems problems;
-  Json options = resolve(find_registered("task", name)->parameters, changes, name, problems);
+  Json options = resolve(find_registered("task", name)->parameters(), changes, name, problems);
   for (const auto& [path, message] : problems.found()) ADD_FAILURE() << path << ": " << message;
   options["name"] = name;
   return options;

@@ -56,7 +56,7 @@ TEST_F(TaskFilesTest, EveryTaskWithARootTellsItsFiles) {
   int with_root = 0;
   for (const auto& [name, about] : registered("task")) {
     const bool root =
-        std::ranges::any_of(about.parameters, [](const Parameter& p) { return p.name == "root"; });
+        std::ranges::any_of(about.parameters(), [](const Parameter& p) { return p.name == "root"; });
     EXPECT_EQ(reads_files({{"name", name}}), root || name == "nuclei") << name;
     with_root += root;
   }

@@ -234,7 +234,7 @@ TEST(LossReference, NamesEveryOption) {
   std::stringstream text;
   text << std::ifstream(readme).rdbuf();
   for (const auto& [loss, about] : registered("loss")) {
-    for (const Parameter& option : about.parameters) {
+    for (const Parameter& option : about.parameters()) {
       EXPECT_NE(text.str().find("| `" + loss + "` | `" + option.name + "` |"), std::string::npos)
           << loss << ": " << option.name;
     }

@@ -311,7 +311,7 @@ TEST(OptimizerReference, NamesEveryOption) {
   std::stringstream text;
   text << std::ifstream(reference).rdbuf();
   for (const auto& [optimizer, about] : registered("optimizer"))
-    for (const Parameter& option : about.parameters)
+    for (const Parameter& option : about.parameters())
       EXPECT_NE(text.str().find("`" + option.name + "`"), std::string::npos) << optimizer << option.name;
 }
 

@@ -65,7 +65,7 @@ class StepGraphsOf : public ::testing::TestWithParam<Case> {
  protected:
   static RunSpec spec(const Json& more = Json::object()) {
     Json strategy = GetParam().strategy;
-    for (const Parameter& parameter : find_registered("strategy", strategy.at("name"))->parameters)
+    for (const Parameter& parameter : find_registered("strategy", strategy.at("name"))->parameters())
       if (parameter.required && !strategy.contains(parameter.name))
         strategy[parameter.name] = parameter.lowest;
     return spec_of(strategy, more);

@@ -1,5 +1,6 @@
 // Two folders of results, A and B, put together.
 #include "harness/transfer/merging.hpp"
+#include "harness/store/records.hpp"
 
 #include <gtest/gtest.h>
 

@@ -214,7 +214,7 @@ TEST(Vectors, TheLibraryPassesAll) {
 // Statistics of all ranks; a rank is a tower on a rank of its own.
 TEST(Vectors, EveryRouteOfTheStrategyPassesAll) {
   std::vector<std::string> routes;
-  for (const Parameter& parameter : find_registered("strategy", "sync")->parameters)
+  for (const Parameter& parameter : find_registered("strategy", "sync")->parameters())
     if (parameter.name == "route") routes = parameter.choices;
   ASSERT_GE(routes.size(), 4U);
   std::map<size_t, std::unique_ptr<ThreadRanks>> worlds;

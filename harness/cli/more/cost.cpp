@@ -19,6 +19,7 @@
 #include "harness/prediction/step.hpp"
 #include "harness/prediction/validation.hpp"
 #include "harness/probe/probe.hpp"
+#include "harness/probe/steps.hpp"
 #include "harness/store/record.hpp"
 #include "harness/text_table.hpp"
 
@@ -355,7 +356,9 @@ int list_clusters(const CostCommand& asked) {
 }
 
 std::unique_ptr<Fabric> fabric_of(const CostCommand& asked, const Json& probe) {
-  if (!probe.is_null()) return probed_fabric(probe, std::filesystem::path(asked.probe).filename().string());
+  if (!probe.is_null())
+    return probed_fabric(probe, std::filesystem::path(asked.probe).filename().string(),
+                         factor_per_doubling());
   if (!asked.cluster.empty()) return cluster_fabric(asked.cluster);
   return unknown_fabric({asked.algorithm, asked.link, asked.per_node});
 }
@@ -381,8 +384,7 @@ int predict_steps(const CostCommand& asked) {
   if (probe.is_null() && !asked.own_step_is_given()) {
     notes.emplace_back(
         "A rank's own step was measured here, on the CPU. On a GPU it is shorter, and exchanges weigh more: "
-        "give "
-        "--step-ms, or --peak-tflops and --bandwidth-gb.");
+        "give --step-ms, or --peak-tflops and --bandwidth-gb.");
   }
   std::cout << (asked.json ? json_of(rows, *fabric, notes).dump(2) + "\n" : text_of(rows, notes));
   return exit_code::kOk;

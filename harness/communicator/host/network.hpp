@@ -6,12 +6,11 @@
 
 namespace bnlab {
 
-// A listening socket on the loopback interface. Rank 0 inherits it, so that no other program can take its
-// port between its choice and its use.
-
 // Whether this is the address of the machine itself, which no other machine can reach.
 bool is_loopback(const std::string& address);
 
+// A listening socket on the loopback interface. Rank 0 inherits it, so that no other program can take its
+// port between its choice and its use.
 class LoopbackSocket {
  public:
   // Listens on an IPv4 address; port 0 lets the kernel pick a free one. Throws Error (environment) if it

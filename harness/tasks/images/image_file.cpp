@@ -34,8 +34,6 @@ std::array<uint8_t, 3> class_colour(uint8_t id) {
 
 #include <jpeglib.h>  // needs cstdio before it
 
-#include "harness/tasks/images/orientation.hpp"
-
 namespace bnlab {
 namespace {
 

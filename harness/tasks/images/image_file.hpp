@@ -10,15 +10,9 @@
 #include <string>
 #include <vector>
 
-namespace bnlab {
+#include "harness/tasks/images/pixels.hpp"
 
-struct Pixels {
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 0;
-  std::vector<uint8_t> values;  // [height, width, channels]
-  int orientation = 1;          // by which they were turned when they were read (orientation.hpp)
-};
+namespace bnlab {
 
 // A JPEG or PNG (told apart by its first bytes) as 8-bit RGB, turned by the orientation of its EXIF data;
 // transparency is dropped.

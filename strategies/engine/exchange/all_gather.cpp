@@ -20,7 +20,6 @@ class AllGather : public Route {
   }
 };
 
-[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
-    {.name = "all_gather", .make = make_route<AllGather>}};
+const RegisteredRoute entry{{.name = "all_gather", .make = make_route<AllGather>}};
 
 }  // namespace bnlab::all_gather

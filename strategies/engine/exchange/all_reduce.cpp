@@ -78,7 +78,6 @@ class AllReduce : public Route {
   }
 };
 
-[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
-    {.name = "all_reduce", .make = make_route<AllReduce>}};
+const RegisteredRoute entry{{.name = "all_reduce", .make = make_route<AllReduce>}};
 
 }  // namespace bnlab::all_reduce

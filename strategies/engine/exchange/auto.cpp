@@ -10,7 +10,7 @@ std::string chosen(int ranks) {
   return ranks <= kRanksThatGather ? "all_gather" : "all_reduce";
 }
 
-[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
+const RegisteredRoute entry{
     {.name = "auto",
      .summary = "all_gather on up to " + std::to_string(kRanksThatGather) + " ranks, else all_reduce",
      .stands_for = chosen,

@@ -68,9 +68,9 @@ class GatherActivations : public Route {
   at::Tensor means_;  // [groups, C]
 };
 
-[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{{.name = "gather_activations",
-                                                                  .replayable = false,
-                                                                  .moves_rows = true,
-                                                                  .make = make_route<GatherActivations>}};
+const RegisteredRoute entry{{.name = "gather_activations",
+                             .replayable = false,
+                             .moves_rows = true,
+                             .make = make_route<GatherActivations>}};
 
 }  // namespace bnlab::gather_activations

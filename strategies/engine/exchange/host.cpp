@@ -25,7 +25,7 @@ class Host : public Route {
   }
 };
 
-[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
+const RegisteredRoute entry{
     {.name = "host", .replayable = false, .make = make_route<Host>, .note = [](bool on_cpu, int) {
        return std::string(on_cpu ? "on the CPU route host is the same as all_gather" : "");
      }}};

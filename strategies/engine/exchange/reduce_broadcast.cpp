@@ -25,7 +25,6 @@ class ReduceBroadcast : public Route {
   }
 };
 
-[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
-    {.name = "reduce_broadcast", .make = make_route<ReduceBroadcast>}};
+const RegisteredRoute entry{{.name = "reduce_broadcast", .make = make_route<ReduceBroadcast>}};
 
 }  // namespace bnlab::reduce_broadcast

@@ -1,4 +1,4 @@
-#include "harness/tasks/images/orientation.hpp"
+#include "harness/tasks/images/pixels.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-// Results of older code that count as today's, because today's code has repeated some of them to the last
+// The records of an experiment; and results of older code that count as today's, because today's code has repeated some of them to the last
 // digit.
 #pragma once
 
@@ -9,6 +9,16 @@
 #include "harness/store/record.hpp"
 
 namespace bnlab {
+
+// All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are
+// compared with what their runs were last seen to read, and those that were timed in the world of another
+// run have its times. Records that cannot be read or lie in a wrong folder
+// are left out and described in `problems`, if given.
+std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
+                                 std::vector<std::string>* problems = nullptr);
+
+// The records of each run id, in the order given. Borrows from `records`.
+std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);
 
 inline constexpr const char* kConfirmedFile = "confirmed.json";
 

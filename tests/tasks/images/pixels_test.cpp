@@ -1,4 +1,4 @@
-#include "harness/tasks/images/orientation.hpp"
+#include "harness/tasks/images/pixels.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab::orientation_test {
+namespace bnlab::pixels_test {
 namespace {
 
 using test::add_exif;
@@ -102,6 +102,6 @@ TEST(Orientation, LabelsAreTakenAsTheyAreStored) {
 }
 
 }  // namespace
-}  // namespace bnlab::orientation_test
+}  // namespace bnlab::pixels_test
 
 #endif

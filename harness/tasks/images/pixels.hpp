@@ -1,13 +1,20 @@
-// How a camera was held: the tag Orientation of EXIF data, 1 to 8 (Exif 2.32, section 4.6.4, tag 0x0112).
+// Pixels as read from a file, and how the camera was held: the tag Orientation of EXIF data, 1 to 8 (Exif 2.32, section 4.6.4, tag 0x0112).
 // Programs in which people draw labels show photographs turned by it, so photographs are turned when read.
 #pragma once
 
 #include <cstdint>
 #include <span>
-
-#include "harness/tasks/images/image_file.hpp"
+#include <vector>
 
 namespace bnlab {
+
+struct Pixels {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 0;
+  std::vector<uint8_t> values;  // [height, width, channels]
+  int orientation = 1;          // by which they were turned when they were read
+};
 
 // Of EXIF data from their TIFF header on ("II" or "MM"). 1, as the pixels are stored, where the data are
 // damaged or have no such tag.

@@ -1,10 +1,10 @@
 // Results of older code beside repeats by this build.
-#include "harness/store/confirming.hpp"
 
 #include <gtest/gtest.h>
 
 #include "harness/error.hpp"
 #include "harness/report/status.hpp"
+#include "harness/store/records.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 
