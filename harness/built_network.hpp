@@ -27,7 +27,7 @@ class BuiltNetwork {
   Outputs forward(const Batch& batch, const Step& step, Mode mode, uint64_t seed = 0,
                   Recompute recompute = Recompute::none) {
     Pass pass = batch.pass(step, mode, seed);
-    pass.recompute = recompute;
+    pass.details.recompute = recompute;
     return strategy_->forward(*network_, batch.images, pass);
   }
 

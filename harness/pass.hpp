@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "harness/towers.hpp"
@@ -26,9 +25,6 @@ struct Step {
   int64_t total = 1;  // training steps of the whole run
 };
 
-// What a training pass leaves for later: an update of running statistics by the sizes of all towers.
-using StatisticsUpdate = std::function<void(const Towers& all)>;
-
 // How a forward pass normalises.
 enum class Mode {
   train,           // as the strategy trains; running statistics are updated
@@ -38,18 +34,36 @@ enum class Mode {
   evaluate_batch,  // with the moments of the batch itself, grouped as in training; nothing is remembered
 };
 
+// When a training pass writes running statistics.
+enum class UpdateAt {
+  every_pass,   // as a step would
+  end_of_step,  // once per step, in its last pass, by the moments of all its passes
+  known_sizes,  // once the caller knows the sizes of all towers: RunningStatistics::take_updates
+};
+
 // A part of a training step's batch that is passed through the network by itself (accumulation): of each
 // tower's consecutive samples the `index`-th of `count` equal parts.
 struct MicroBatch {
   int64_t index = 0;
   int64_t count = 1;
-  // Whether running statistics are written once per step, in its last pass, by the moments of all its passes;
-  // else every pass writes them as a step would.
-  bool statistics_per_step = false;
+  UpdateAt update = UpdateAt::every_pass;
 
   bool is_first() const { return index == 0; }
   bool is_last() const { return index + 1 == count; }
   bool operator==(const MicroBatch&) const = default;
+};
+
+// What single layers ask of a pass, beyond what every layer needs.
+struct PassDetails {
+  uint64_t seed = 0;                    // of the run
+  std::array<int64_t, 2> image_size{};  // height and width of the network's input
+  double own_share = 0;  // of Mode::evaluate_saved: what the moments of each sample itself weigh (Kind::mix)
+  // The row that stands at each of this rank's rows, where a strategy has moved rows; empty where all stand
+  // in order.
+  std::vector<int64_t> rows = {};
+  StepBytes* bytes = nullptr;  // what the step takes from the host, where it may be replayed; else null
+  Recompute recompute = Recompute::none;
+  Kept* kept = nullptr;  // within a block that is recomputed; else null
 };
 
 struct Pass {
@@ -57,21 +71,9 @@ struct Pass {
   int64_t rows_per_sample = 1;  // rows of the network's input per sample: 1, or the frames of a clip
   Step step;
   Mode mode = Mode::train;
-  double own_share = 0;  // of Mode::evaluate_saved: what the moments of each sample itself weigh (Kind::mix)
-  uint64_t batch = 0;    // the batch's index in its stream: the training step, or the calibration batch
-  uint64_t seed = 0;     // of the run
-  std::array<int64_t, 2> image_size{};  // height and width of the network's input
-  // The row that stands at each of this rank's rows, where a strategy has moved rows; empty where all stand
-  // in order.
-  std::vector<int64_t> rows = {};
-  // What the step takes from the host, where it may be replayed; else null.
-  StepBytes* bytes = nullptr;
-  // Where given, a training pass that meets no other rank (StepWork::meets) goes by the sizes of this rank's
-  // towers alone, and puts its updates of running statistics here.
-  std::vector<StatisticsUpdate>* later = nullptr;
+  uint64_t batch = 0;  // the batch's index in its stream: the training step, or the calibration batch
   MicroBatch micro_batch = {};  // which `towers` have of the step's batch
-  Recompute recompute = Recompute::none;
-  Kept* kept = nullptr;  // within a block that is recomputed; else null
+  PassDetails details = {};
 
   // The number of this pass among all those of its stream of batches.
   uint64_t pass_of(uint64_t batch_index) const {

@@ -61,8 +61,8 @@ class Block : public std::enable_shared_from_this<Block> {
       : pass_(pass),
         forward_(std::move(forward)),
         autocast_(inputs.front().device().type()),
-        kept_(pass.recompute) {
-    pass_.kept = &kept_;
+        kept_(pass.details.recompute) {
+    pass_.details.kept = &kept_;
     for (const at::Tensor& input : inputs)
       inputs_.push_back(input.defined() ? input.detach().requires_grad_(input.requires_grad()) : input);
   }
@@ -150,7 +150,8 @@ torch::autograd::Engine& engine() {
 
 at::Tensor recomputed(const std::vector<at::Tensor>& inputs, const Pass& pass, const BlockForward& forward) {
   const bool trains = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
-  if (pass.recompute == Recompute::none || pass.kept != nullptr || !trains || !at::GradMode::is_enabled())
+  if (pass.details.recompute == Recompute::none || pass.details.kept != nullptr || !trains ||
+      !at::GradMode::is_enabled())
     return forward(inputs, pass);
   [[maybe_unused]] static const bool asked = (torch::autograd::set_default_engine_stub(&engine), true);
   return std::make_shared<Block>(inputs, pass, forward)->first_pass(inputs);

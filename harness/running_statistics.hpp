@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/population.hpp"
+#include "harness/towers.hpp"
 
 namespace at {
 class Tensor;
@@ -36,6 +37,9 @@ class Calibration {
   std::function<void(int64_t index)> forward_;
 };
 
+// What a training pass leaves for later: an update of running statistics by the sizes of all towers.
+using StatisticsUpdate = std::function<void(const Towers& all)>;
+
 // All functions are called by every rank, in the same order.
 class RunningStatistics {
  public:
@@ -53,6 +57,8 @@ class RunningStatistics {
   // over the ranks in their place.
   virtual std::vector<at::Tensor> summands() = 0;
   virtual void load_sums(const std::vector<at::Tensor>& sums) = 0;
+  // What the last training pass with UpdateAt::known_sizes (pass.hpp) has left, an update for each site.
+  virtual std::vector<StatisticsUpdate> take_updates() = 0;
   // Forgets what passes in Mode::calibrate have left that no recomputation has used.
   virtual void drop_collected() = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.

@@ -22,9 +22,9 @@ struct Batch {
   at::Tensor labels;  // as the task defines them; undefined where only outputs are wanted
   Towers towers;
   int64_t rows_per_sample = 1;  // rows of `images` per sample: 1, or the frames of a clip
-  double own_share = 0;         // Pass::own_share
+  double own_share = 0;         // PassDetails::own_share
   uint64_t index = 0;           // of the batch in its stream: the training step, or the calibration batch
-  StepBytes* bytes = nullptr;   // Pass::bytes
+  StepBytes* bytes = nullptr;   // PassDetails::bytes
   at::Tensor memory = {};       // bytes of which images and labels are views, where they are; else undefined
   MicroBatch micro_batch = {};
 
@@ -33,12 +33,12 @@ struct Batch {
             .rows_per_sample = rows_per_sample,
             .step = step,
             .mode = mode,
-            .own_share = own_share,
             .batch = index,
-            .seed = seed,
-            .image_size = {images.size(-2), images.size(-1)},
-            .bytes = bytes,
-            .micro_batch = micro_batch};
+            .micro_batch = micro_batch,
+            .details = {.seed = seed,
+                        .image_size = {images.size(-2), images.size(-1)},
+                        .own_share = own_share,
+                        .bytes = bytes}};
   }
 };
 

@@ -10,7 +10,7 @@
 #include "harness/strategy.hpp"
 #include "harness/writable_layer.hpp"
 #include "strategies/engine/second_derivative.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 #include "strategies/kernels/squash.hpp"
 
 namespace bnlab::dynamic_tanh {

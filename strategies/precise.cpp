@@ -20,6 +20,7 @@ class RecomputedStatistics : public RunningStatistics {
 
   std::vector<at::Tensor> summands() override { return base_.summands(); }
   void load_sums(const std::vector<at::Tensor>& sums) override { base_.load_sums(sums); }
+  std::vector<StatisticsUpdate> take_updates() override { return base_.take_updates(); }
   void drop_collected() override { base_.drop_collected(); }
   void restore() override { base_.restore(); }
   void init_from_buffers(int64_t steps) override { base_.init_from_buffers(steps); }

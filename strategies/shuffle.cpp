@@ -39,7 +39,7 @@ class Shuffle : public BnStrategy {
                                                               images.device(), context_.statistics);
     Pass shuffled = pass;
     const auto first = permutation.begin() + pass.towers.local_begin() * pass.rows_per_sample;
-    shuffled.rows.assign(first, first + pass.towers.local_samples() * pass.rows_per_sample);
+    shuffled.details.rows.assign(first, first + pass.towers.local_samples() * pass.rows_per_sample);
     Network::Maps features = network.features(scatter(images, exchange), shuffled);
     for (at::Tensor& map : features) map = restore(map, exchange);
     Outputs outputs = network.head(features, pass);

@@ -10,6 +10,7 @@ project, the class PlantedFaults to a small tree with one fault each, so that ev
 
 import collections
 import fnmatch
+import graphlib
 import pathlib
 import re
 import tempfile
@@ -91,6 +92,20 @@ def upward_includes(root):
             elif target == "harness" and layer(name) not in SEEN_BY_STRATEGIES:
                 wrong.append(f"{path} includes {name}, which is none of harness's interface headers")
     return wrong
+
+
+def circular_includes(root):
+    """Between rooms: a header and the sources of its name. The first circle that is found."""
+    rooms = collections.defaultdict(set)
+    for path in files(root, "harness", "strategies"):
+        if not path.as_posix().startswith(FOREIGN_HEADERS):
+            room = path.with_suffix("")
+            rooms[room] |= {pathlib.PurePath(name).with_suffix("") for quoted, name in includes(root / path) if quoted} - {room}
+    try:
+        graphlib.TopologicalSorter(rooms).prepare()
+    except graphlib.CycleError as error:
+        return ["a circle of includes: " + " <- ".join(room.as_posix() for room in error.args[1])]
+    return []
 
 
 def c10d_outside_communicator(root):
@@ -256,6 +271,9 @@ class Rules(unittest.TestCase):
     def test_includes_point_downwards(self):
         self.holds(upward_includes)
 
+    def test_includes_make_no_circle(self):
+        self.holds(circular_includes)
+
     def test_only_the_communicator_names_c10d(self):
         self.holds(c10d_outside_communicator)
 
@@ -296,6 +314,7 @@ class PlantedFaults(unittest.TestCase):
 
     rules = [
         upward_includes,
+        circular_includes,
         c10d_outside_communicator,
         strategies_named_by_harness,
         torch_in_plain_files,
@@ -348,10 +367,12 @@ class PlantedFaults(unittest.TestCase):
         self.assertEqual([], [wrong for found in self.violations({}).values() for wrong in found])
 
     def test_upward_include(self):
-        self.check_caught(upward_includes, "harness/towers.hpp", '#include "harness/experiment/spec.hpp"\n')
+        text = self.sound["harness/strategy.hpp"] + '#include "harness/experiment/spec.hpp"\n'
+        self.check_caught(upward_includes, "harness/strategy.hpp", text)
 
     def test_harness_including_a_strategy(self):
-        self.check_caught(upward_includes, "harness/network.hpp", '#include "strategies/sync.hpp"\n')
+        text = self.sound["harness/strategy.hpp"] + '#include "strategies/sync.hpp"\n'
+        self.check_caught(upward_includes, "harness/strategy.hpp", text)
 
     def test_strategy_including_more_than_the_interface(self):
         text = self.sound["strategies/sync.cpp"] + '#include "harness/experiment/spec.hpp"\n'
@@ -359,6 +380,11 @@ class PlantedFaults(unittest.TestCase):
 
     def test_include_relative_to_the_file(self):
         self.check_caught(upward_includes, "harness/experiment/spec.hpp", '#include "keys.hpp"\n')
+
+    def test_sources_that_include_each_others_headers(self):
+        text = self.sound["strategies/engine/wrapper.hpp"] + '#include "strategies/sync.hpp"\n'
+        source = self.sound["strategies/sync.cpp"] + '#include "strategies/engine/wrapper.hpp"\n'
+        self.check_caught(circular_includes, "strategies/engine/wrapper.hpp", text, **{"strategies/sync.cpp": source})
 
     def test_c10d_outside_the_communicator(self):
         self.check_caught(c10d_outside_communicator, "harness/network.hpp", "c10d::ReduceOp sum;\n")

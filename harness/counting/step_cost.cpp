@@ -110,8 +110,8 @@ SiteKernels count(Strategy& strategy, Chain& network, int64_t channels, const To
     const Pass pass{.towers = towers,
                     .step = {step, 1000},
                     .batch = static_cast<uint64_t>(step),
-                    .image_size = {kSide, kSide},
-                    .micro_batch = {.index = i % accumulate, .count = accumulate}};
+                    .micro_batch = {.index = i % accumulate, .count = accumulate},
+                    .details = {.image_size = {kSide, kSide}}};
     at::Tensor y;
     kernels.forward = counted([&] { y = strategy.forward(network, images, pass).logits; });
     const at::Tensor dy = at::ones_like(y);

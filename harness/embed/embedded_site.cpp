@@ -43,7 +43,7 @@ class FusedSite : public Network {
   FusedSite(Layer& layer, const at::Tensor& residual) : layer_(layer), residual_(residual) {}
 
   Maps features(at::Tensor x, const Pass& pass) override {
-    if (residual_.defined() && !pass.rows.empty()) {
+    if (residual_.defined() && !pass.details.rows.empty()) {
       throw Error(
           Error::Kind::refused,
           "this strategy moves rows between towers and a residual would not follow them; add it behind "
@@ -270,7 +270,9 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
     y = apply(x, residual, towers(as_everywhere(x), false), mode);
   } else if (joins && !strategy_->work(step()).meets) {
     WaitingPass waiting{place(x, mode), weak_from_this(), steps_, begun_, counts, {}};
-    y = apply(x, residual, towers(as_everywhere(x), false), mode, &waiting.updates);
+    y = apply(x, residual, towers(as_everywhere(x), false), mode, UpdateAt::known_sizes);
+    if (RunningStatistics* statistics = strategy_->running_statistics())
+      waiting.updates = statistics->take_updates();
     meeting.wait(std::move(waiting));
     steps_ += counts ? 1 : 0;
     return y;
@@ -287,7 +289,7 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
 }
 
 at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers,
-                               Mode mode, std::vector<StatisticsUpdate>* later) {
+                               Mode mode, UpdateAt update) {
   if (mode == Mode::train && towers.all_samples() != samples_that_fit_) {
     refuse_misfits("strategy", strategy_json_,
                    {.samples_per_tower = towers.all_samples(), .has_length = options_.total_steps() > 0});
@@ -297,10 +299,9 @@ at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, 
   batch.images = x;
   batch.towers = towers;
   batch.index = static_cast<uint64_t>(mode == Mode::calibrate ? batch_ : steps_);
-  Pass pass = batch.pass(step(), mode, options_.seed());
-  pass.later = later;
+  batch.micro_batch.update = update;
   FusedSite site(*layer_, residual);
-  return strategy_->forward(site, x, pass).logits;
+  return strategy_->forward(site, x, batch.pass(step(), mode, options_.seed())).logits;
 }
 
 // A step is in the running pairs. joins: a DataParallel comes, which merges those of all layers.

@@ -21,7 +21,7 @@
 
 namespace bnlab {
 
-class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
+class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<EmbeddedSite> {
  public:
   explicit EmbeddedSite(const BatchNormOptions& options);
 
@@ -54,12 +54,10 @@ class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
   at::Tensor forward(bool training, const at::Tensor& x, const at::Tensor& residual);
   // Merges what the ranks hold apart. Called by every rank.
   void merge();
-  // For Meeting: the rest of a pass that has waited, or that it has not been made, as the ranks had parted;
-  // and the two halves of a merge (RunningStatistics::summands).
-  void complete(const WaitingPass& pass, const Sizes& sizes);
-  void take_back(const WaitingPass& pass);
-  std::vector<at::Tensor> summands();
-  void load_sums(const std::vector<at::Tensor>& sums);
+  void complete(const WaitingPass& pass, const Sizes& sizes) override;
+  void take_back(const WaitingPass& pass) override;
+  std::vector<at::Tensor> summands() override;
+  void load_sums(const std::vector<at::Tensor>& sums) override;
   // Passes while a site calibrates are collected; recompute() makes running statistics of them. It calls
   // forward for each batch, which need not do anything where the passes were made before. What was collected
   // before, or is left when it ends, goes.
@@ -85,7 +83,7 @@ class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
   at::Tensor pass(const at::Tensor& x, const at::Tensor& residual, Mode mode);
   at::Tensor pass_among_ranks(const at::Tensor& x, const at::Tensor& residual, Mode mode);
   at::Tensor apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers, Mode mode,
-                   std::vector<StatisticsUpdate>* later = nullptr);
+                   UpdateAt update = UpdateAt::every_pass);
   MeetingPlace place(const at::Tensor& x, Mode mode) const;
   Sizes as_everywhere(const at::Tensor& x) const;
   Towers towers(const Sizes& sizes, bool by_element) const;

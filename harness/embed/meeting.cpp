@@ -7,7 +7,6 @@
 #include <functional>
 #include <utility>
 
-#include "harness/embed/embedded_site.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 
@@ -86,11 +85,11 @@ Sizes Meeting::meet(MeetingPlace here) {
     sizes = agree(places);
   } catch (const std::exception&) {
     for (const WaitingPass& pass : passes)
-      if (const auto site = pass.site.lock()) site->take_back(pass);
+      if (const auto layer = pass.layer.lock()) layer->take_back(pass);
     throw;
   }
   for (size_t i = 0; i < passes.size(); ++i)
-    if (const auto site = passes[i].site.lock()) site->complete(passes[i], sizes[i + 1]);
+    if (const auto layer = passes[i].layer.lock()) layer->complete(passes[i], sizes[i + 1]);
   return sizes.front();
 }
 
@@ -133,13 +132,13 @@ void Meeting::require_same(const std::string& what, const std::vector<std::strin
 
 void Meeting::merge() {
   const at::NoGradGuard no_grad;
-  std::vector<std::shared_ptr<EmbeddedSite>> sites;
+  std::vector<std::shared_ptr<WaitingLayer>> layers;
   std::vector<at::Tensor> summands;
   for (const auto& apart : std::exchange(apart_, {})) {
-    const auto site = apart.lock();
-    if (site && std::ranges::find(sites, site) == sites.end()) {
-      for (const at::Tensor& summand : site->summands()) summands.push_back(summand.clone());
-      sites.push_back(site);
+    const auto layer = apart.lock();
+    if (layer && std::ranges::find(layers, layer) == layers.end()) {
+      for (const at::Tensor& summand : layer->summands()) summands.push_back(summand.clone());
+      layers.push_back(layer);
     }
   }
   if (summands.empty()) return;
@@ -147,9 +146,9 @@ void Meeting::merge() {
     flat.copy_(world_.statistics().all_gather(flat, Purpose::evaluation).sum(0));
   });
   auto next = summands.begin();
-  for (const auto& site : sites) {
-    const auto end = next + static_cast<std::ptrdiff_t>(site->summands().size());
-    site->load_sums({next, end});
+  for (const auto& layer : layers) {
+    const auto end = next + static_cast<std::ptrdiff_t>(layer->summands().size());
+    layer->load_sums({next, end});
     next = end;
   }
 }

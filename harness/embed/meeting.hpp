@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "harness/communicator/world.hpp"
-#include "harness/pass.hpp"
+#include "harness/running_statistics.hpp"
 
 namespace bnlab {
-
-class EmbeddedSite;
 
 // A place that every rank reaches, in the same order.
 struct MeetingPlace {
@@ -30,10 +28,24 @@ struct Sizes {
   std::vector<int64_t> rows, positions;
 };
 
+struct WaitingPass;
+
+// A layer of which passes and merges may wait for the other ranks.
+class WaitingLayer {
+ public:
+  virtual ~WaitingLayer() = default;
+  // The rest of a pass that has waited, or that it has not been made, as the ranks had parted.
+  virtual void complete(const WaitingPass& pass, const Sizes& sizes) = 0;
+  virtual void take_back(const WaitingPass& pass) = 0;
+  // The two halves of a merge (RunningStatistics::summands).
+  virtual std::vector<at::Tensor> summands() = 0;
+  virtual void load_sums(const std::vector<at::Tensor>& sums) = 0;
+};
+
 // A training pass of a layer that has not met the other ranks.
 struct WaitingPass {
   MeetingPlace place;
-  std::weak_ptr<EmbeddedSite> site;
+  std::weak_ptr<WaitingLayer> layer;
   int64_t step = 0;   // training steps of the layer before this pass
   int64_t begun = 0;  // what is written from outside after the pass counts in its place
   bool counts = true;
@@ -53,7 +65,7 @@ class Meeting {
   void wait(WaitingPass pass) { waiting_.push_back(std::move(pass)); }
   bool has_waiting() const { return !waiting_.empty(); }
   // A layer whose running statistics merge() merges.
-  void merge_later(std::weak_ptr<EmbeddedSite> site) { apart_.push_back(std::move(site)); }
+  void merge_later(std::weak_ptr<WaitingLayer> layer) { apart_.push_back(std::move(layer)); }
 
   // The sizes of every rank at this place. Passes that have waited are then complete. Called by every rank:
   // an exchange of 40 bytes, and another where there are several places at which not all ranks have the same
@@ -73,7 +85,7 @@ class Meeting {
   World& world_;
   std::shared_ptr<void> expected_ = std::make_shared<int>(0);
   std::vector<WaitingPass> waiting_;
-  std::vector<std::weak_ptr<EmbeddedSite>> apart_;
+  std::vector<std::weak_ptr<WaitingLayer>> apart_;
 };
 
 }  // namespace bnlab

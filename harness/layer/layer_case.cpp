@@ -196,7 +196,7 @@ Batch LayerRank::batch_of(const LayerStep& step) const {
   if (step.mode == Mode::train) {
     batch.micro_batch = {.index = static_cast<int64_t>(trained_.size()) % case_.accumulate,
                          .count = case_.accumulate,
-                         .statistics_per_step = case_.statistics_per_step};
+                         .update = case_.statistics_per_step ? UpdateAt::end_of_step : UpdateAt::every_pass};
   }
   const auto first = step.inputs.begin() + batch.towers.first();
   const std::vector<at::Tensor> own(first, first + batch.towers.per_rank());

@@ -23,7 +23,7 @@ class ThreadRanks;
 
 struct LayerStep {
   Mode mode = Mode::train;            // train, evaluate_saved or evaluate_batch
-  double own_share = 0;               // Pass::own_share, of evaluate_saved
+  double own_share = 0;               // PassDetails::own_share, of evaluate_saved
   std::vector<at::Tensor> inputs;     // one per tower, [n_t, C, ...]
   std::vector<at::Tensor> gradients;  // of the outputs, one per tower, each undefined (zero) or like the
                                       // output; empty: no backward pass

@@ -16,12 +16,12 @@ class Masks {
   Masks(const Dropout& what, const Pass& pass, const std::vector<int64_t>& shape)
       : purpose_((pass.mode == Mode::calibrate ? "dropout/calibration/" : "dropout/") + what.name),
         probability_(what.probability),
-        seed_(pass.seed),
+        seed_(pass.details.seed),
         all_rows_(static_cast<uint64_t>(pass.micro_batch.count * pass.towers.total_samples() *
                                         pass.rows_per_sample)),
         draws_(c10::multiply_integers(shape.begin() + 1, shape.end())),
-        rows_(pass.rows) {
-    for (int64_t r = 0; pass.rows.empty() && r < shape[0]; ++r)
+        rows_(pass.details.rows) {
+    for (int64_t r = 0; pass.details.rows.empty() && r < shape[0]; ++r)
       rows_.push_back(pass.towers.local_begin() * pass.rows_per_sample + r);
     for (int64_t& row : rows_) row = pass.row_of_step(row);
   }
@@ -59,8 +59,8 @@ at::Tensor dropout(const at::Tensor& x, const Dropout& what, const Pass& pass) {
   std::vector<int64_t> shape = x.sizes().vec();
   if (what.whole_channels) std::fill(shape.begin() + 2, shape.end(), 1);
   const Masks masks(what, pass, shape);
-  const at::Tensor kept = pass.mode == Mode::train && pass.bytes != nullptr
-                              ? pass.bytes->take(masks.size(), x.device(), masks)
+  const at::Tensor kept = pass.mode == Mode::train && pass.details.bytes != nullptr
+                              ? pass.details.bytes->take(masks.size(), x.device(), masks)
                               : uploaded(masks.of(pass), x.device());
   const at::Tensor mask = kept.view(shape).to(x.scalar_type());
   return x * mask * (1 / (1 - what.probability));  // by a number, which no precision of x rounds

@@ -41,7 +41,7 @@ at::Tensor PixelHead::features(const at::Tensor& x, const Pass& pass) {
 
 at::Tensor PixelHead::logits(const at::Tensor& features, const Pass& pass) {
   const at::Tensor small = last_->forward(dropout(features, dropout_, pass), {}, pass);
-  return bilinear(small, pass.image_size, align_corners_);
+  return bilinear(small, pass.details.image_size, align_corners_);
 }
 
 PixelNetwork::PixelNetwork(LayerMaker& layers, const OnBackbone& options)

@@ -156,9 +156,10 @@ Batch Data::micro_batch(const Batch& batch, int64_t index) const {
   std::vector<int64_t> samples = batch.towers.all_samples();
   std::ranges::for_each(samples, [this](int64_t& of_tower) { of_tower /= spec_.accumulate; });
   part.towers = Towers(std::move(samples), batch.towers.ranks(), batch.towers.rank());
-  part.micro_batch = {.index = index,
-                      .count = spec_.accumulate,
-                      .statistics_per_step = spec_.statistics_per == StatisticsPer::step};
+  part.micro_batch = {
+      .index = index,
+      .count = spec_.accumulate,
+      .update = spec_.statistics_per == StatisticsPer::step ? UpdateAt::end_of_step : UpdateAt::every_pass};
   const auto part_of = [&](const at::Tensor& all, int64_t rows) {  // of a sample
     std::vector<at::Tensor> parts;
     const std::vector<int64_t> begins = batch.towers.local_offsets(), passed = part.towers.local_offsets();

@@ -11,7 +11,7 @@
 
 #include "harness/components/options.hpp"
 #include "harness/pass.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 
@@ -60,7 +60,6 @@ struct Rules {
   std::string route = "all_gather";     // by which the moments meet, where they are pooled (exchange/)
   int64_t group_size = 0;               // towers that share moments where they are pooled; 0: all
   int64_t virtual_batch = 0;            // local moments of so many consecutive samples; 0: of the tower
-  bool over_micro_batches = false;      // local moments merged with those of the step's passes before
   int64_t samples_per_set = 0;          // in training every set must hold so many; 0: any number
   std::optional<LimitSchedule> renorm;  // the running statistics correct the batch's
   bool mean_only = false;               // only the mean is subtracted; no variance, no weight and bias
@@ -84,53 +83,20 @@ struct Sets {
   std::vector<int64_t> local_tower;  // of each of this rank's sets, from 0
   int64_t first = 0;                 // this rank's first set
   std::vector<int64_t> towers;       // elements per channel of every tower
+
+  // The same sets in each of so many passes, those of a set one behind another; without their rows.
+  Sets repeated(int64_t passes) const;
 };
 
 // positions: elements per row and channel. virtual_batch: samples per set, 0 for whole towers. An empty tower
 // is one empty set.
-inline Sets sets_of(const Pass& pass, int64_t positions, int64_t virtual_batch) {
-  const Towers& towers = pass.towers;
-  Sets sets;
-  sets.offsets = {0};
-  for (int64_t t = 0; t < towers.count(); ++t) {
-    const int64_t samples = towers.samples(t);
-    const int64_t most = virtual_batch > 0 && samples > 0 ? virtual_batch : samples;
-    int64_t begin = 0;
-    do {
-      const int64_t rows = std::min(most, samples - begin) * pass.rows_per_sample;
-      if (towers.is_local(t)) {
-        sets.offsets.push_back(sets.offsets.back() + rows);
-        sets.local_tower.push_back(t - towers.first());
-      } else if (t < towers.first()) {
-        ++sets.first;
-      }
-      sets.elements.push_back(rows * positions);
-      begin += most;
-    } while (begin < samples);
-    sets.towers.push_back(samples * pass.rows_per_sample * positions);
-  }
-  return sets;
-}
-
-// The same sets in each of so many passes, those of a set one behind another; without their rows.
-inline Sets repeated(const Sets& sets, int64_t passes) {
-  const auto each = [&](const std::vector<int64_t>& values) {
-    std::vector<int64_t> all;
-    for (const int64_t value : values) all.insert(all.end(), static_cast<size_t>(passes), value);
-    return all;
-  };
-  return {.offsets = {},
-          .elements = each(sets.elements),
-          .local_tower = each(sets.local_tower),
-          .first = sets.first * passes,
-          .towers = sets.towers};
-}
+Sets sets_of(const Towers& towers, int64_t rows_per_sample, int64_t positions, int64_t virtual_batch);
 
 // Sums over groups of consecutive entries.
-inline std::vector<int64_t> sums_of_groups(const std::vector<int64_t>& elements, int64_t group) {
-  std::vector<int64_t> sums(elements.size() / static_cast<size_t>(group), 0);
-  for (size_t t = 0; t < elements.size(); ++t) sums[t / static_cast<size_t>(group)] += elements[t];
-  return sums;
-}
+std::vector<int64_t> sums_of_groups(const std::vector<int64_t>& elements, int64_t group);
+
+// Throws Error (refused) where, in training, a set of one value per channel would have to be normalised, or a
+// schedule lacks the run's length, or a set has not samples_per_set; decided from sizes alone.
+void check_pass(const std::string& site, const Rules& rules, const Pass& pass, const Sets& sets);
 
 }  // namespace bnlab

@@ -4,12 +4,6 @@
 
 namespace bnlab {
 
-std::shared_ptr<Layer> BnStrategy::norm(const NormSite& site) {
-  auto layer = std::make_shared<BnLayer>(site, rules_, context_);
-  statistics_.add(layer->statistics());
-  return layer;
-}
-
 StepWork BnStrategy::work(const Step& step) const {
   StepWork work;
   // Averages over replicas move the pairs.

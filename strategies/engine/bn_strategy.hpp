@@ -8,6 +8,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
 #include "strategies/engine/bn_layer.hpp"
+#include "strategies/engine/bn_statistics.hpp"
 
 namespace bnlab {
 
@@ -18,11 +19,19 @@ class BnStrategy : public Strategy {
         rules_(std::make_shared<const Rules>(std::move(rules))),
         statistics_(context.statistics) {}
 
-  std::shared_ptr<Layer> norm(const NormSite& site) override;
+  std::shared_ptr<Layer> norm(const NormSite& site) override { return added<BnLayer>(site); }
   RunningStatistics* running_statistics() override { return &statistics_; }
   StepWork work(const Step& step) const override;
   bool moves_rows() const override;
   std::vector<std::string> notes() const override;
+
+ protected:
+  template <class L>
+  std::shared_ptr<L> added(const NormSite& site) {
+    auto layer = std::make_shared<L>(site, rules_, context_);
+    statistics_.add(layer->statistics());
+    return layer;
+  }
 
  private:
   std::shared_ptr<const Rules> rules_;

@@ -8,8 +8,8 @@
 
 #include "strategies/engine/sample_norm.hpp"
 #include "strategies/engine/second_derivative.hpp"
+#include "strategies/kernels/kernels.hpp"
 #include "strategies/kernels/response.hpp"
-#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 

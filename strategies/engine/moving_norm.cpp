@@ -54,29 +54,22 @@ namespace {
 
 class MovingPass : public NormPass {
  public:
-  MovingPass(std::shared_ptr<const Rules> rules, const kernels::MovingOptions& options, const Pass& pass,
-             Sets towers, std::shared_ptr<SiteStatistics> statistics, std::shared_ptr<MovingState> state)
+  // state: null where nothing is remembered.
+  MovingPass(const Sets& towers, std::shared_ptr<const Rules> rules, const kernels::MovingOptions& options,
+             at::ScalarType precision, std::unique_ptr<PassUpdate> update, std::shared_ptr<MovingState> state)
       : NormPass(towers.offsets),
         rules_(std::move(rules)),
         options_(options),
-        pass_(pass),
-        sets_(std::move(towers)),
-        statistics_(std::move(statistics)),
+        precision_(precision),
+        update_(std::move(update)),
         state_(std::move(state)) {}
 
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    const bool trains = pass_.mode == Mode::train;
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const auto update =
-        trains ? statistics_->begin_update(sets_, pass_.towers, rules_->momentum) : std::nullopt;
-    windows_ = trains ? &state_->of_towers(local.size(0), x.device()) : nullptr;
-    moving_ = kernels::moving_forward(local, windows_, options_, update, weight, bias,
-                                      statistics_->mean().scalar_type());
-    if (trains)
-      statistics_->remember(moving_.rows, sets_, pass_.towers);
-    else if (pass_.mode == Mode::calibrate)
-      statistics_->collect(moving_.rows);
+    windows_ = state_ ? &state_->of_towers(local.size(0), x.device()) : nullptr;
+    moving_ = kernels::moving_forward(local, windows_, options_, update_->begin(), weight, bias, precision_);
+    update_->remember({.local = moving_.rows});
     forward_ = moving_.coefficients;
     return forward_;
   }
@@ -92,9 +85,8 @@ class MovingPass : public NormPass {
  private:
   std::shared_ptr<const Rules> rules_;
   kernels::MovingOptions options_;
-  Pass pass_;
-  Sets sets_;
-  std::shared_ptr<SiteStatistics> statistics_;
+  at::ScalarType precision_;  // of the statistics
+  std::unique_ptr<PassUpdate> update_;
   std::shared_ptr<MovingState> state_;
   kernels::MovingWindows* windows_ = nullptr;
   kernels::MovingForward moving_;
@@ -125,16 +117,19 @@ at::Tensor MovingNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
     return apply_norm(x, residual, weight_, bias_, site_.activation,
                       running_pass(x, pass, rules_, statistics_), pass);
   }
-  if (pass.micro_batch.statistics_per_step && pass.micro_batch.count > 1) {
+  if (pass.micro_batch.update == UpdateAt::end_of_step && pass.micro_batch.count > 1) {
     throw Error(Error::Kind::refused,
                 "statistics_per: " + rules_->strategy +
                     " writes its running statistics in every micro-batch, since they correct the next one; "
                     "expected \"micro_batch\"");
   }
-  Sets towers = sets_of(pass, positions(x), /*virtual_batch=*/0);
+  const Sets towers = sets_of(pass.towers, pass.rows_per_sample, positions(x), /*virtual_batch=*/0);
   return apply_norm(
       x, residual, weight_, bias_, site_.activation,
-      c10::make_intrusive<MovingPass>(rules_, options_, pass, std::move(towers), statistics_, state_), pass);
+      c10::make_intrusive<MovingPass>(towers, rules_, options_, statistics_->mean().scalar_type(),
+                                      update_of(pass, towers, positions(x), rules_, statistics_),
+                                      pass.mode == Mode::train ? state_ : nullptr),
+      pass);
 }
 
 }  // namespace bnlab

@@ -9,7 +9,7 @@
 
 #include "harness/network.hpp"
 #include "harness/strategy.hpp"
-#include "strategies/engine/running_statistics.hpp"
+#include "strategies/engine/bn_statistics.hpp"
 #include "strategies/kernels/moving_average.hpp"
 
 namespace bnlab {

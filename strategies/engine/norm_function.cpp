@@ -94,10 +94,10 @@ at::Tensor apply_norm(const at::Tensor& x, const at::Tensor& residual, const at:
                       const c10::intrusive_ptr<NormPass>& norm_pass, const Pass& pass) {
   check_parameter(weight, x);
   check_parameter(bias, x);
-  const bool in_block = pass.kept != nullptr;
+  Kept* kept = pass.details.kept;
   return NormFunction::apply(x, given(weight), given(bias), given(residual), activation,
-                             in_block ? pass.kept->same(norm_pass) : norm_pass,
-                             in_block && pass.kept->repeats());
+                             kept != nullptr ? kept->same(norm_pass) : norm_pass,
+                             kept != nullptr && kept->repeats());
 }
 
 }  // namespace bnlab

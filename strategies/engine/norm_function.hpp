@@ -1,4 +1,4 @@
-// One application of a normalising layer as an autograd operation, over the slices of sweeps.hpp:
+// One application of a normalising layer as an autograd operation, over the slices of kernels.hpp:
 //
 //   forward    moments of every slice -> coefficients -> y = activation((x - mean) scale + shift + residual)
 //   backward   sums of g and g (x - mean) per slice -> coefficients -> dx = a g + b (x - mean) + c
@@ -11,8 +11,7 @@
 
 #include "harness/network.hpp"
 #include "strategies/engine/second_derivative.hpp"
-#include "strategies/kernels/coefficients.hpp"
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 
@@ -21,7 +20,7 @@ class NormPass : public torch::CustomClassHolder {
  public:
   explicit NormPass(kernels::Offsets offsets) : offsets_(std::move(offsets)) {}
 
-  const kernels::Offsets& offsets() const { return offsets_; }  // of the slices, see sweeps.hpp
+  const kernels::Offsets& offsets() const { return offsets_; }  // of the slices, see kernels.hpp
 
   // What `normalise` takes. x: [rows, C, ...]; weight, bias: [C], or undefined (1 and 0).
   virtual kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,

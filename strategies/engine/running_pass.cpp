@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "strategies/engine/moments.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 namespace {
@@ -86,9 +86,10 @@ int64_t positions(const at::Tensor& x) {  // elements per row and channel
 c10::intrusive_ptr<NormPass> running_pass(const at::Tensor& x, const Pass& pass,
                                           std::shared_ptr<const Rules> rules,
                                           std::shared_ptr<SiteStatistics> statistics) {
-  if (pass.own_share > 0) {
-    return c10::make_intrusive<MixedPass>(sets_of(pass, positions(x), /*virtual_batch=*/1), pass.own_share,
-                                          std::move(rules), std::move(statistics));
+  if (const double own_share = pass.details.own_share; own_share > 0) {
+    return c10::make_intrusive<MixedPass>(
+        sets_of(pass.towers, pass.rows_per_sample, positions(x), /*virtual_batch=*/1), own_share,
+        std::move(rules), std::move(statistics));
   }
   return c10::make_intrusive<RunningPass>(x.size(0), std::move(rules), std::move(statistics));
 }

@@ -170,6 +170,102 @@ int64_t towers_per_rank(const Strategy::Context& context) {
   return static_cast<int64_t>(context.samples_per_tower.size()) / context.statistics.size();
 }
 
+// Every pass writes, as a step would.
+class Now : public PassUpdate {
+ public:
+  Now(const Pass& pass, const Sets& sets, std::shared_ptr<const Rules> rules,
+      std::shared_ptr<SiteStatistics> statistics)
+      : towers_(pass.towers),
+        micro_batch_(pass.micro_batch),
+        sets_(sets),
+        rules_(std::move(rules)),
+        statistics_(std::move(statistics)) {}
+
+  std::optional<kernels::RunningUpdate> begin() override {
+    return statistics_->begin_update(sets_, towers_, rules_->momentum);
+  }
+  void remember(const MomentsOfPass& moments) override {
+    const bool together = moments.so_far != nullptr && statistics_->needs_local_moments();
+    statistics_->remember(together ? moments.so_far->merged() : moments.local, sets_, towers_);
+  }
+
+ protected:
+  Towers towers_;
+  MicroBatch micro_batch_;
+  Sets sets_;
+  std::shared_ptr<const Rules> rules_;
+  std::shared_ptr<SiteStatistics> statistics_;
+};
+
+// The last pass of a step writes. The virtual batches of all passes are remembered apart, as those of one pass
+// are; the moments of a tower, or of pooled towers, are merged over the passes.
+class PerStep : public Now {
+ public:
+  using Now::Now;
+
+  std::optional<kernels::RunningUpdate> begin() override { return std::nullopt; }
+  void remember(const MomentsOfPass& moments) override {
+    PassesOfStep &passes = statistics_->passes(), &pooled_passes = statistics_->pooled_passes();
+    passes.add(moments.local, micro_batch_);
+    if (moments.pooled != nullptr) pooled_passes.add(moments.pooled->rows, micro_batch_);
+    if (!micro_batch_.is_last()) return;
+    const bool apart = rules_->virtual_batch > 0;
+    const at::Tensor rows = apart ? passes.rows() : passes.merged();
+    if (apart) sets_ = sets_.repeated(micro_batch_.count);
+    if (const auto update = Now::begin()) {
+      if (moments.pooled == nullptr) {
+        kernels::update_running(*update, rows);
+      } else {
+        const at::ScalarType precision = statistics_->mean().scalar_type();
+        kernels::PooledRows step = *moments.pooled;
+        step.rows = step.layout == kernels::PooledLayout::group_sums
+                        ? pooled_passes.sum()
+                        : pooled_passes.merged(rules_->merge, precision);
+        kernels::pooled_forward(step, rules_->merge, {.eps = rules_->eps}, precision, update);
+      }
+    }
+    statistics_->remember(rows, sets_, towers_);
+    passes.clear();
+    pooled_passes.clear();
+  }
+};
+
+// The caller writes, once it knows the sizes of all towers. Such a step has one pass.
+class Later : public PassUpdate {
+ public:
+  Later(int64_t rows_per_sample, int64_t positions, std::shared_ptr<const Rules> rules,
+        std::shared_ptr<SiteStatistics> statistics)
+      : rows_per_sample_(rows_per_sample),
+        positions_(positions),
+        rules_(std::move(rules)),
+        statistics_(std::move(statistics)) {}
+
+  void remember(const MomentsOfPass& moments) override {
+    statistics_->keep_update([local = moments.local, rows_per_sample = rows_per_sample_,
+                              positions = positions_,
+                              rules = rules_](SiteStatistics& site, const Towers& all) {
+      const Sets sets = sets_of(all, rows_per_sample, positions, rules->virtual_batch);
+      if (const auto update = site.begin_update(sets, all, rules->momentum))
+        kernels::update_running(*update, local);
+      site.remember(local, sets, all);
+    });
+  }
+
+ private:
+  int64_t rows_per_sample_, positions_;
+  std::shared_ptr<const Rules> rules_;
+  std::shared_ptr<SiteStatistics> statistics_;
+};
+
+class Collected : public PassUpdate {
+ public:
+  explicit Collected(std::shared_ptr<SiteStatistics> statistics) : statistics_(std::move(statistics)) {}
+  void remember(const MomentsOfPass& moments) override { statistics_->collect(moments.local); }
+
+ private:
+  std::shared_ptr<SiteStatistics> statistics_;
+};
+
 }  // namespace
 
 SiteStatistics::SiteStatistics(std::shared_ptr<const Rules> rules, const Strategy::Context& context,
@@ -308,133 +404,17 @@ void SiteStatistics::describe(State& state, const std::string& path) {
   state.tensor(path + ".nonfinite", nonfinite_, Across::sum);
 }
 
-namespace {
-
-// Of the squared deviations `total` [C] about the common mean, the share that `within` [C], about the means
-// of the sets, leaves; the mean over the channels that vary.
-double share_between(const at::Tensor& total, const at::Tensor& within) {
-  const at::Tensor varies = total > 0;
-  const at::Tensor share = at::where(varies, (total - within) / total, at::zeros_like(total));
-  return share.sum().item<double>() / std::max<double>(1, varies.sum().item<double>());
-}
-
-}  // namespace
-
-std::vector<double> BnStatistics::load_into_buffers(const Population& population, Calibration& calibration) {
-  const at::NoGradGuard no_grad;
-  if (sites_.empty() || population.kind == Population::Kind::batch) return {};
-  if (population.kind == Population::Kind::precise) return recompute(population.batches, calibration);
-  merge(population);
-  return {};
-}
-
-void BnStatistics::drop_collected() {
-  for (const auto& site : sites_) site->drop_collected();
-}
-
-void BnStatistics::restore() {
-  const at::NoGradGuard no_grad;
-  for (const auto& site : sites_) site->load_into_buffers(site->saved().merged());
-}
-
-void BnStatistics::init_from_buffers(int64_t steps) {
-  const at::NoGradGuard no_grad;
-  for (const auto& site : sites_) site->init_from_buffers(steps);
-  frozen_ = false;
-}
-
-void BnStatistics::freeze() {
-  const at::NoGradGuard no_grad;
-  if (!frozen_ && trained()) merge({});
-  frozen_ = true;
-}
-
-void BnStatistics::merge(const Population& population) {
-  if (const std::vector<at::Tensor> summands = summands_of(population); !summands.empty()) {
-    load_sums_of(population, sum_over_ranks(summands));
-    return;
-  }
-  for (const auto& site : sites_) site->load_into_buffers(site->pair(population).merged());
-}
-
-// All sites hold the pair of a population alike.
-std::vector<at::Tensor> BnStatistics::summands_of(const Population& population) {
-  std::vector<at::Tensor> summands;
-  for (const auto& site : sites_) {
-    const RunningPair& pair = site->pair(population);
-    if (pair.distribution() != Distribution::replicated || population.averaged_pair)
-      summands.push_back(pair.summand(population.averaged_pair));
-  }
-  return summands;
-}
-
-void BnStatistics::load_sums_of(const Population& population, const std::vector<at::Tensor>& sums) {
-  for (size_t i = 0; i < sums.size(); ++i) {
-    sites_[i]->load_into_buffers(sums[i]);
-    if (!population.averaged_pair) sites_[i]->pair(population).set_merged(sums[i]);
-  }
-}
-
-// Returns the share of each site's variance that lies between the sets.
-std::vector<double> BnStatistics::recompute(int64_t batches, Calibration& calibration) {
-  const int64_t count = std::min(batches, calibration.available());
-  if (count < 1) {
-    merge({});
-    return {};
-  }
-  for (int64_t i = 0; i < count; ++i) calibration.forward(i);
-  std::vector<at::Tensor> collected;
-  std::vector<int64_t> widths;
-  for (const auto& site : sites_) {
-    collected.push_back(site->take_collected());
-    widths.push_back(collected.back().size(0));
-  }
-  const at::Tensor all = communicator_.all_gather(at::cat(collected), Purpose::evaluation);
-  const std::vector<at::Tensor> of_ranks = all.split_with_sizes(widths, 1);  // [ranks, 1 + 3C] each
-  std::vector<double> between;
-  for (size_t i = 0; i < sites_.size(); ++i) {
-    const int64_t channels = sites_[i]->mean().size(0);
-    const at::Tensor moments = of_ranks[i].narrow(1, 0, 1 + 2 * channels).contiguous();
-    const Moments pooled(kernels::merge_moments(moments, moments.size(0)));
-    between.push_back(share_between(pooled.m2[0], of_ranks[i].narrow(1, 1 + 2 * channels, channels).sum(0)));
-    const bool empty = pooled.count.item<double>() == 0;
-    sites_[i]->load_into_buffers(empty ? sites_[i]->saved().merged()
-                                       : at::cat({pooled.mean, pooled.var(sites_[i]->ddof())}));
-  }
-  return between;
-}
-
-std::vector<at::Tensor> BnStatistics::sum_over_ranks(const std::vector<at::Tensor>& of_sites) {
-  std::vector<int64_t> channels;
-  for (const at::Tensor& t : of_sites) channels.push_back(t.size(1));
-  const at::Tensor sum = communicator_.all_gather(at::cat(of_sites, 1), Purpose::evaluation).sum(0);
-  return sum.split_with_sizes(channels, 1);
-}
-
-void BnStatistics::update_average(const at::Tensor& decay) {
-  const at::NoGradGuard no_grad;
-  for (const auto& site : sites_) site->saved().update_average(decay);
-}
-
-void BnStatistics::average_replicas() {
-  const at::NoGradGuard no_grad;
-  if (frozen_ || !trained() || sites_.front()->saved().distribution() != Distribution::independent)
-    return;  // one pair for all ranks already
-  std::vector<at::Tensor> replicas;
-  for (const auto& site : sites_) replicas.push_back(site->saved().local());
-  const std::vector<at::Tensor> sums = sum_over_ranks(replicas);
-  for (size_t i = 0; i < sites_.size(); ++i) sites_[i]->saved().set_local(sums[i] / communicator_.size());
-}
-
-void BnStatistics::describe(State& state) {
-  state.value("statistics.frozen", frozen_);
-  for (size_t i = 0; i < sites_.size(); ++i) sites_[i]->describe(state, "statistics." + std::to_string(i));
-}
-
-int64_t BnStatistics::nonfinite_channels() const {
-  int64_t sum = 0;
-  for (const auto& site : sites_) sum += site->nonfinite_channels();
-  return sum;
+std::unique_ptr<PassUpdate> update_of(const Pass& pass, const Sets& sets, int64_t positions,
+                                      std::shared_ptr<const Rules> rules,
+                                      std::shared_ptr<SiteStatistics> statistics) {
+  const MicroBatch& micro_batch = pass.micro_batch;
+  if (pass.mode == Mode::calibrate) return std::make_unique<Collected>(std::move(statistics));
+  if (pass.mode != Mode::train) return std::make_unique<PassUpdate>();
+  if (micro_batch.update == UpdateAt::known_sizes)
+    return std::make_unique<Later>(pass.rows_per_sample, positions, std::move(rules), std::move(statistics));
+  if (micro_batch.update == UpdateAt::end_of_step && micro_batch.count > 1)
+    return std::make_unique<PerStep>(pass, sets, std::move(rules), std::move(statistics));
+  return std::make_unique<Now>(pass, sets, std::move(rules), std::move(statistics));
 }
 
 }  // namespace bnlab

@@ -13,12 +13,14 @@
 //             neither on which towers share a rank nor on when ranks merge.
 //
 // RunningPair is one such pair, SiteStatistics those of one site (the saved pair, and the pairs of other
-// populations), BnStatistics those of all sites of a network.
+// populations), PassUpdate what a pass does to them: now, once per step, or later. Those of all sites of a
+// network are bn_statistics.hpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -213,26 +215,20 @@ class SiteStatistics {
   void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);
   // Whether that looks at the moments: it need not where the saved pair is the only one.
   bool needs_local_moments() const { return !shadows_.empty() || !saved_by_normalising(); }
-  // What the passes of a step keep for each other: moments of this rank's sets, and as the ranks have pooled
-  // them. Nothing is left of either after the last pass. Passes that calibrate keep theirs apart: they may
-  // come in the middle of a step.
-  PassesOfStep& passes(Mode mode = Mode::train) {
-    return mode == Mode::calibrate ? calibrating_passes_ : passes_;
-  }
+  // What UpdateAt::end_of_step keeps from pass to pass: moments of this rank's sets, and as the ranks have
+  // pooled them. Nothing is left of either after the last pass.
+  PassesOfStep& passes() { return passes_; }
   PassesOfStep& pooled_passes() { return pooled_passes_; }
-  void end_step() {
-    passes_.clear();
-    pooled_passes_.clear();
-  }
+  // What UpdateAt::known_sizes leaves: the update of the last pass.
+  using Update = std::function<void(SiteStatistics& site, const Towers& all)>;
+  void keep_update(Update update) { kept_update_ = std::move(update); }
+  Update take_update() { return std::exchange(kept_update_, {}); }
   // A pass in Mode::calibrate.
   void collect(const at::Tensor& local);
   // What was collected since the last call, [1 + 3C] float64: the moments of all sets of this rank together,
   // and the sum of the M2 of each of them.
   at::Tensor take_collected();
-  void drop_collected() {
-    collected_ = at::Tensor();
-    calibrating_passes_.clear();
-  }
+  void drop_collected() { collected_ = at::Tensor(); }
 
   // Channels whose moments were not finite, summed over the steps, as RunningPair::update counts them: of
   // this rank's own sets, or, where all ranks see the same moments, on rank 0 alone. Synchronises.
@@ -250,44 +246,32 @@ class SiteStatistics {
   at::Tensor mean_, var_;
   RunningPair saved_;
   std::vector<std::pair<Population, RunningPair>> shadows_;
-  PassesOfStep passes_, pooled_passes_, calibrating_passes_;
+  PassesOfStep passes_, pooled_passes_;
+  Update kept_update_;
   at::Tensor collected_;  // [1, 1 + 2C]
   at::Tensor within_;     // [C], with `collected_`
   at::Tensor nonfinite_;  // int64 []
 };
 
-// The statistics of all sites: one collective for all of them.
-class BnStatistics : public RunningStatistics {
- public:
-  explicit BnStatistics(Communicator& communicator) : communicator_(communicator) {}
-
-  void add(std::shared_ptr<SiteStatistics> site) { sites_.push_back(std::move(site)); }
-
-  std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override;
-  std::vector<at::Tensor> summands() override { return summands_of({}); }
-  void load_sums(const std::vector<at::Tensor>& sums) override { load_sums_of({}, sums); }
-  void drop_collected() override;
-  void restore() override;
-  void init_from_buffers(int64_t steps) override;
-  void freeze() override;
-  void update_average(const at::Tensor& decay) override;
-  void average_replicas() override;
-  void describe(State& state) override;
-  int64_t nonfinite_channels() const override;
-
- private:
-  // Whether the pairs have been updated since they began.
-  bool trained() const { return !sites_.empty() && sites_.front()->saved().trained(); }
-  void merge(const Population& population);
-  std::vector<at::Tensor> summands_of(const Population& population);  // empty where pairs are replicated
-  void load_sums_of(const Population& population, const std::vector<at::Tensor>& sums);
-  std::vector<double> recompute(int64_t batches, Calibration& calibration);
-  // Sums over the ranks of one [2, C] tensor per site, in rank order, so that every rank holds the same bits.
-  std::vector<at::Tensor> sum_over_ranks(const std::vector<at::Tensor>& of_sites);
-
-  Communicator& communicator_;
-  std::vector<std::shared_ptr<SiteStatistics>> sites_;
-  bool frozen_ = false;
+// Moments of a pass, of which its update takes those that it needs.
+struct MomentsOfPass {
+  const at::Tensor& local;                      // of this rank's sets [S, 1 + 2C]
+  const kernels::PooledRows* pooled = nullptr;  // what those of all ranks became, where they are pooled
+  const PassesOfStep* so_far = nullptr;         // of the step, where they normalise together
 };
+
+// What a pass does to the running statistics of its site: here nothing, as in an evaluation.
+class PassUpdate {
+ public:
+  virtual ~PassUpdate() = default;
+  // What is owed as soon as the moments that normalise are known (SiteStatistics::begin_update), then the rest.
+  virtual std::optional<kernels::RunningUpdate> begin() { return std::nullopt; }
+  virtual void remember(const MomentsOfPass& /*moments*/) {}
+};
+
+// Chosen once per pass, by its mode and MicroBatch::update. positions: elements per row and channel.
+std::unique_ptr<PassUpdate> update_of(const Pass& pass, const Sets& sets, int64_t positions,
+                                      std::shared_ptr<const Rules> rules,
+                                      std::shared_ptr<SiteStatistics> statistics);
 
 }  // namespace bnlab

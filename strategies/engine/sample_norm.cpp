@@ -7,7 +7,7 @@
 
 #include "harness/error.hpp"
 #include "strategies/engine/norm_function.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 namespace {

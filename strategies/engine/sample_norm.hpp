@@ -9,7 +9,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
 #include "harness/writable_layer.hpp"
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 

@@ -39,6 +39,42 @@ class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
 
 }  // namespace
 
+NormFormula batch_formula(const at::Tensor& x, const Rules& rules, const kernels::Offsets& offsets,
+                          const kernels::Coefficients& forward,
+                          const std::function<at::Tensor(const at::Tensor&)>& pooled) {
+  const Gradient gradient = rules.gradient;
+  // Of t over this rank's sets, divided by what shares their moments; and the mean over all that shares them,
+  // of which a constant is what the gradient does not pass through.
+  const auto part = [offsets, count = forward.count](const at::Tensor& t) {
+    return slice_sums(t, offsets) / count;
+  };
+  const auto mean = [part, gradient, pooled](const at::Tensor& t) {  // [G, C]
+    const at::Tensor own = part(t);
+    return gradient == Gradient::full      ? pooled(own)
+           : gradient == Gradient::stopped ? pooled(own.detach())
+                                           : pooled(own.detach()) + own - own.detach();
+  };
+  const auto rows = [offsets, dims = x.dim()](const at::Tensor& t) { return at_rows(t, offsets, dims); };
+  NormFormula formula;
+  if (gradient != Gradient::stopped)
+    formula.mean = [=](const at::Tensor& t) { return rows(gradient == Gradient::full ? mean(t) : part(t)); };
+  const at::Tensor m = mean(x);
+  formula.normalised = x - rows(m);
+  if (rules.mean_only) return formula;
+  at::Tensor own, var;
+  if (rules.merge == Merge::averaged) {
+    own = x - rows(slice_sums(x, offsets) / slice_sums(at::ones_like(x), offsets).clamp_min(1));
+    var = mean(own.square());
+  } else {  // about any constant, of which the mean itself loses no digits
+    const at::Tensor about = rules.merge == Merge::e_x2 ? at::zeros_like(m) : forward.mean;
+    var = mean((x - rows(about)).square()) - (m - about).square();
+  }
+  formula.scale = rows((var + rules.eps).rsqrt());
+  formula.normalised = formula.normalised * formula.scale;
+  formula.about_own = own.defined() ? own * formula.scale : own;
+  return formula;
+}
+
 NormGradients gradients_of(const NormFormula& formula, const at::Tensor& g, const at::Tensor& weight) {
   const at::Tensor& z = formula.normalised;
   const at::Tensor scaled = weight.defined() ? g * per_channel(weight, g.dim()) : g;
@@ -95,6 +131,15 @@ at::Tensor per_channel(const at::Tensor& values, int64_t dims) {
 
 at::Tensor sum_over_ranks(const at::Tensor& x, Communicator& communicator, const std::string& site) {
   return SumOverRanks::apply(x, &communicator, site);
+}
+
+at::Tensor sum_over_groups(const at::Tensor& parts, const Towers& towers, int64_t group,
+                           Communicator& communicator, const std::string& site) {
+  const int64_t first = towers.first();
+  const at::Tensor index =
+      at::arange(first, first + parts.size(0), parts.options().dtype(at::kLong)).div(group, "floor");
+  const at::Tensor here = at::zeros({towers.count() / group, parts.size(1)}, parts.options());
+  return sum_over_ranks(here.index_add(0, index, parts), communicator, site).index_select(0, index);
 }
 
 }  // namespace bnlab

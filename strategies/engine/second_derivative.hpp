@@ -14,7 +14,8 @@
 #include <functional>
 #include <string>
 
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/engine/bn_rules.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 
@@ -30,6 +31,12 @@ struct NormFormula {
   at::Tensor about_own = {};  // z', where it is another one
   bool centred = true;        // whether m is a mean of x; false: it is 0
 };
+
+// Of a set by the moments of the batch. pooled: [G, C] of this rank's sets, summed over all that share their
+// moments.
+NormFormula batch_formula(const at::Tensor& x, const Rules& rules, const kernels::Offsets& offsets,
+                          const kernels::Coefficients& forward,
+                          const std::function<at::Tensor(const at::Tensor&)>& pooled);
 
 struct NormGradients {
   at::Tensor dx, dweight, dbias;
@@ -52,5 +59,8 @@ at::Tensor per_channel(const at::Tensor& values, int64_t dims);
 // The sum over all ranks. Its derivative is the derivative of what the ranks' losses are together: one such
 // sum more. site: for messages.
 at::Tensor sum_over_ranks(const at::Tensor& x, Communicator& communicator, const std::string& site);
+// [G, C] of this rank's towers, summed over each group of consecutive towers of all ranks.
+at::Tensor sum_over_groups(const at::Tensor& parts, const Towers& towers, int64_t group,
+                           Communicator& communicator, const std::string& site);
 
 }  // namespace bnlab

@@ -10,7 +10,7 @@
 #include "harness/error.hpp"
 #include "harness/recomputation.hpp"
 #include "strategies/engine/moments.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 namespace {
@@ -41,7 +41,7 @@ WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Ten
 
 at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& pass) {
   const bool training = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
-  const bool repeats = pass.kept != nullptr && pass.kept->repeats();
+  const bool repeats = pass.details.kept != nullptr && pass.details.kept->repeats();
   const bool begins = pass.step.index == 0 && pass.micro_batch.is_first() && !repeats;
   if (init_scale_ && training && begins && pass.towers.total_samples() > 0) initialise(x);
   const at::Tensor w = weight().to(x.scalar_type());

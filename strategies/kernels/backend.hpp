@@ -5,8 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "strategies/kernels/channel.hpp"
-#include "strategies/kernels/coefficients.hpp"
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab::kernels {
 

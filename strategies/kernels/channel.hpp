@@ -1,13 +1,13 @@
-// The arithmetic of coefficients.hpp for one item, on raw pointers: the CPU calls these functions in a loop,
+// The arithmetic of kernels.hpp for one item, on raw pointers: the CPU calls these functions in a loop,
 // CUDA in one thread per item (each_item.hpp), in several where it goes over many towers, or at the end of a
 // sweep (cuda.cuh). An item is a channel, but for `SumTowers` (a column of what a tower holds). T is the
-// precision of the statistics; moments are float64. The formulas stand at the head of coefficients.hpp.
+// precision of the statistics; moments are float64. The formulas stand at the head of kernels.hpp.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 #ifdef __CUDACC__
 #define BNLAB_BOTH __host__ __device__

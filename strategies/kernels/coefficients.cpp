@@ -1,7 +1,7 @@
 // Allocates the results of the small steps and hands the pointers of all tensors to the functions of
 // channel.hpp and sample_channel.hpp, each field by its name. This file is built without contraction of
 // products and sums (cmake/kernels.cmake), so that the steps round as they are written.
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 #include <ATen/ops/empty.h>
 

@@ -15,7 +15,7 @@ namespace bnlab::kernels {
 #ifdef BNLAB_WITH_CUDA
 namespace cuda {
 template <class Body>
-void each_item(const Body& body, int64_t items, at::Device device);  // each_item.cu
+void each_item(const Body& body, int64_t items, at::Device device);  // steps.cu
 }
 #endif
 

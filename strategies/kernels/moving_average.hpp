@@ -1,5 +1,5 @@
 // The steps of moving-average batch normalisation between the sweeps (Yan et al. 2020), as those of
-// coefficients.hpp, about the mean 0. Each is one launch on CUDA, which updates the running statistics, too,
+// kernels.hpp, about the mean 0. Each is one launch on CUDA, which updates the running statistics, too,
 // so that a site takes three kernels forward and three backward; and the centring of its convolution's
 // filters, one more each.
 //
@@ -15,7 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "strategies/kernels/channel.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab::kernels {
 

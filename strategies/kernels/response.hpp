@@ -1,5 +1,5 @@
 // The steps of filter response normalisation between the sweeps (Singh and Krishnan 2020), as those of
-// coefficients.hpp: each channel of a sample is divided by its root mean square, about zero, and the
+// kernels.hpp: each channel of a sample is divided by its root mean square, about zero, and the
 // activation behind it is max(y, tau). Each is one launch on CUDA, so that a site takes three kernels forward
 // and three backward, and four and four with tau.
 //
@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "strategies/kernels/channel.hpp"
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab::kernels {
 

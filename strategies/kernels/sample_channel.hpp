@@ -1,4 +1,4 @@
-// The arithmetic of coefficients.hpp for the norms within samples, as channel.hpp has it for the others. An
+// The arithmetic of kernels.hpp for the norms within samples, as channel.hpp has it for the others. An
 // item is a lane of a group of channels.
 #pragma once
 

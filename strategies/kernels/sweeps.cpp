@@ -1,6 +1,6 @@
 // The public face of the sweeps: checks shapes, brings all tensors of a call to one dense layout, allocates
 // the result and hands over to the CPU or to CUDA. No arithmetic happens here.
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

@@ -21,7 +21,7 @@
 
 #include "harness/error.hpp"
 #include "harness/json.hpp"
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace {
 

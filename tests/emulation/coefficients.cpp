@@ -1,4 +1,4 @@
-// The steps of coefficients.hpp on the emulated GPU against their formulas in float64.
+// The steps of kernels.hpp on the emulated GPU against their formulas in float64.
 #include <algorithm>
 
 #include "tests/emulation/problems.hpp"

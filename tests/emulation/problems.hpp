@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/kernels/coefficients.hpp"
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab::kernels::emulated {
 

@@ -1,4 +1,4 @@
-// The sweeps of sweeps.hpp on the emulated GPU against float64 loops.
+// The sweeps of kernels.hpp on the emulated GPU against float64 loops.
 #include <algorithm>
 
 #include "tests/emulation/device.hpp"

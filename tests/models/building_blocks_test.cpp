@@ -11,7 +11,7 @@ const Dropout kElements{"head.3", 0.25};
 // Two towers with three samples each, of which a rank has one tower or both.
 Pass pass_of(int ranks, int rank, int64_t step = 7, Mode mode = Mode::train) {
   Pass pass{Towers({3, 3}, ranks, rank), 1, {step, 10}, mode};
-  pass.seed = 5;
+  pass.details.seed = 5;
   return pass;
 }
 
@@ -39,7 +39,7 @@ TEST(Dropout, DependsOnSeedStepRowAndPlaceInTheNetwork) {
   EXPECT_FALSE(at::equal(y, dropout(ones(6), {"head.4", 0.25}, pass_of(1, 0))));
   EXPECT_FALSE(at::equal(y, dropout(ones(6), kElements, pass_of(1, 0, 7, Mode::calibrate))));
   Pass other = pass_of(1, 0);
-  other.seed = 6;
+  other.details.seed = 6;
   EXPECT_FALSE(at::equal(y, dropout(ones(6), kElements, other)));
 }
 
@@ -51,7 +51,7 @@ TEST(Dropout, DoesNotDependOnThePlacement) {
 TEST(Dropout, GoesWithARowThatAStrategyHasMoved) {
   const at::Tensor in_order = dropout(ones(6), kElements, pass_of(1, 0));
   Pass moved = pass_of(1, 0);
-  moved.rows = {4, 0, 5, 1, 3, 2};
+  moved.details.rows = {4, 0, 5, 1, 3, 2};
   EXPECT_TRUE(at::equal(in_order[4], dropout(ones(6), kElements, moved)[0]));
 }
 

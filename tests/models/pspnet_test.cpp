@@ -69,7 +69,7 @@ TEST(PspNet, EveryEighthPixelIsAPositionOfTheMap) {
   Pass pass = batch.pass({}, Mode::evaluate_saved);
   const Network::Maps maps = built.network().features(batch.images, pass);
   const at::Tensor logits = built.network().head(maps, pass).logits;
-  pass.image_size = {maps[0].size(2), maps[0].size(3)};  // then nothing is resized
+  pass.details.image_size = {maps[0].size(2), maps[0].size(3)};  // then nothing is resized
   const at::Tensor at_positions = built.network().head(maps, pass).logits;
   const at::Tensor every_eighth = logits.slice(2, 0, 33, 8).slice(3, 0, 41, 8);
   EXPECT_LT((every_eighth - at_positions).abs().max().item<double>(), 1e-12);

@@ -5,6 +5,7 @@ harness/embed/own_network.md.)
   BNLAB_PROGRAM=build/release/bnlab BNLAB_OF_PAGE=build/release/tests/pages/bnlab_of_page python3 tests/pages/test_pages.py
 """
 
+import json
 import os
 import pathlib
 import re
@@ -19,7 +20,8 @@ from page import ROOT, block
 
 PROGRAM, OF_PAGE = os.environ["BNLAB_PROGRAM"], os.environ["BNLAB_OF_PAGE"]
 PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "experiments/in_pytorch.md",
-         "scripts/vectors/own_implementation.md", "strategies/own_strategy.md", "strategies/own_layer.md"]
+         "scripts/vectors/own_implementation.md", "strategies/own_strategy.md", "strategies/own_layer.md",
+         "strategies/own_pass.md"]
 
 
 def said(*command, **options):
@@ -96,6 +98,16 @@ class Pages(unittest.TestCase):
                     'matrix.strategy=["channel_rms", {"name": "channel_rms", "eps": 0.1}]', "--device", "cpu", cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("channel_rms(eps=0.1)", done.stdout)
+
+    def test_a_momentum_that_changes(self):
+        """The running mean is the mean of the first steps' means, then forgets by `momentum`."""
+        steps = [{"mode": "train", "towers": [{"input": {"shape": [2, 1], "data": [mean - 1, mean + 1]}}]} for mean in (2, 4, 9, 1)]
+        case = self.folder / "case.json"
+        case.write_text(json.dumps({"strategy": {"name": "settling", "momentum": 0.5}, "dtype": "float64", "steps": steps}), encoding="utf-8")
+        done = said(OF_PAGE, "layer", case)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        means = [step["running_mean"] for step in json.loads(done.stdout)["steps"]]
+        self.assertEqual(means, [[2], [3], [6], [3.5]])
 
     def test_a_spec_of_a_paper(self):
         spec = self.spec("paper.json", block("experiments/own_paper.md", '{"question"'))

@@ -2,8 +2,7 @@
 // of consecutive towers. All routes give the same numbers up to rounding, at another price. Each is a class
 // in a file of its own in this folder, which registers itself under its name in specs:
 //
-//   [[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
-//       {.name = "host", .make = make_route<Host>}};
+//   const RegisteredRoute entry{{.name = "host", .make = make_route<Host>}};
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +16,7 @@
 #include "harness/communicator/communicator.hpp"
 #include "harness/error.hpp"
 #include "harness/towers.hpp"
-#include "strategies/kernels/coefficients.hpp"
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 
@@ -94,10 +92,6 @@ template <class R>
 std::unique_ptr<Route> make_route(const PooledTowers& pooled) {
   return std::make_unique<R>(pooled);
 }
-
-// Strategies declare their options, the names of routes among them, while the program starts: routes register
-// before.
-inline constexpr int kRoutesFirst = 1000;
 
 class RegisteredRoute {
  public:

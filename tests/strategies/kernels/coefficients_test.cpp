@@ -1,7 +1,7 @@
 // The steps between the sweeps against plain float64 formulas and LibTorch's own batch_norm: empty sets,
 // channels that are not finite, groups, every way to merge, rows that are shared by all sets; on CUDA too
 // where there is a device.
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 #include <torch/types.h>
 

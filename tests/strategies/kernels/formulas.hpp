@@ -1,10 +1,10 @@
-// What the sweeps compute (strategies/kernels/sweeps.hpp), in plain ATen operations in float64, slice by
+// What the sweeps compute (strategies/kernels/kernels.hpp), in plain ATen operations in float64, slice by
 // slice.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab::kernels {
 

@@ -1,7 +1,7 @@
 // The steps after an exchange against the functions that they are made of, one after the other: the same bits
 // on the CPU; on CUDA too where there is a device, but for sums, which LibTorch adds up there in an order of
 // its own.
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 #include "tests/strategies/kernels/on_each_device.hpp"
 
 namespace bnlab::kernels {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 #include "tests/strategies/kernels/on_each_device.hpp"
 
 namespace bnlab::kernels::running_update_test {

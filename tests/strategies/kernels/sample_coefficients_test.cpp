@@ -1,6 +1,6 @@
 // The coefficients of norms within samples against their formulas in float64 and LibTorch's own group_norm;
 // on CUDA too where there is a device.
-#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 #include <torch/types.h>
 

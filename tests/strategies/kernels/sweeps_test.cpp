@@ -1,6 +1,6 @@
 // The sweeps against their formulas written with plain ATen operations in float64, slice by slice, on
 // every shape, layout, dtype and cut; on CUDA too where there is a device.
-#include "strategies/kernels/sweeps.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>

@@ -1,4 +1,4 @@
-// The steps of coefficients.hpp on a GPU: one thread per item, or several where an item goes over many rows,
+// The steps of kernels.hpp on a GPU: one thread per item, or several where an item goes over many rows,
 // one launch each, on the current stream.
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAGuard.h>
