@@ -11,6 +11,7 @@ endif()
 # The steps between the sweeps round as they are written, alike on every device: moments e_x2 exists to show what that
 # loses. It is not so for the steps that a sweep runs at the end of its own launch on CUDA (local_forward and
 # local_backward).
+set(step_flags -ffp-contract=off)  # of all that library.cmake puts into cpu_kernels
 set_source_files_properties(strategies/kernels/steps.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
 if(CMAKE_CUDA_COMPILER)
   file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu)

@@ -57,7 +57,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB_RECURSE strategy_sources CONFIGURE_DEPENDS strategies/*.cpp)
   list(FILTER strategy_sources EXCLUDE REGEX "/strategies/(kernels|reference)/")
   add_library(strategies OBJECT ${strategy_sources})
-  target_compile_options(cpu_kernels PRIVATE -ffp-contract=off)  # see kernels.cmake
+  target_compile_options(cpu_kernels PRIVATE ${step_flags})
   foreach(target cpu_kernels strategies)
     target_link_libraries(${target} PUBLIC harness)
     target_precompile_headers(${target} REUSE_FROM harness)
