@@ -6,12 +6,12 @@
 # Other programs get them
 #   by add_subdirectory or FetchContent of this folder, which then builds nothing else for them;
 #   by find_package(bnlab), once this project has been built and installed.
-set(catalogue $<TARGET_OBJECTS:strategies> $<TARGET_OBJECTS:cpu_kernels>)
+set(catalogue $<TARGET_OBJECTS:strategies> $<TARGET_OBJECTS:cpu_loops> $<TARGET_OBJECTS:cpu_kernels>)
 if(TARGET cuda_kernels)
   list(APPEND catalogue $<TARGET_OBJECTS:cuda_kernels>)
 endif()
 add_library(bnlab_strategies STATIC ${catalogue})
-add_library(bnlab_harness STATIC $<TARGET_OBJECTS:harness> $<TARGET_OBJECTS:harness_plain>)
+add_library(bnlab_harness STATIC $<TARGET_OBJECTS:harness> $<TARGET_OBJECTS:harness_gpus> $<TARGET_OBJECTS:harness_plain>)
 if(BNLAB_PROGRAM)
   target_sources(bnlab_harness PRIVATE $<TARGET_OBJECTS:harness_records>)  # which the program's part of `harness` needs
 endif()

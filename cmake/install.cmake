@@ -1,7 +1,8 @@
-# `cmake --install build/release --prefix DIR`: the program, the images that come with it, its manual page and completions. The program is copied as it was
-# built: it goes on using the LibTorch that it was linked with, which must stay where it is.
-include(GNUInstallDirs)
+# `cmake --install build/release --prefix DIR`: the programs, bnlab-more where it was built, the images that come with them, the
+# manual page and completions. Programs are copied as they were built: they go on using the LibTorch that they were linked with,
+# which must stay where it is.
 install(PROGRAMS $<TARGET_FILE:bnlab> TYPE BIN)
+install(PROGRAMS $<TARGET_FILE:bnlab-more> TYPE BIN OPTIONAL)
 install(DIRECTORY experiments/data/nuclei DESTINATION ${CMAKE_INSTALL_DATADIR}/bnlab)
 
 # What the program writes about itself, in a folder that is then copied.

@@ -1,24 +1,27 @@
-# Writes OUT (a header) for the checkout SOURCE; called at build time by revision.cmake.
+# Writes OUT (a source) for the checkout SOURCE; called at build time by revision.cmake.
 find_package(Git QUIET)
 set(revision "")
-set(dirty 0)
+set(dirty false)
 if(GIT_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} rev-parse --short=12 HEAD
                   OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} status --porcelain -- harness strategies cmake
                   OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes)
-    set(dirty 1)
+    set(dirty true)
   endif()
 endif()
 execute_process(COMMAND ${PYTHON} ${SOURCE}/cmake/fingerprint.py ${SOURCE}
                 OUTPUT_VARIABLE fingerprints OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" " " fingerprints "${fingerprints}")
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
-#pragma once
-#define BNLAB_VERSION "@VERSION@"
-#define BNLAB_GIT_REVISION "@revision@"
-#define BNLAB_GIT_DIRTY @dirty@
-#define BNLAB_FINGERPRINTS "@fingerprints@"
-#define BNLAB_BUILD_TYPE "@BUILD_TYPE@"
+#include "harness/revision.hpp"
+
+const bnlab::Revision bnlab::kRevision = {
+    .version = "@VERSION@",
+    .git = "@revision@",
+    .dirty = @dirty@,
+    .fingerprints = "@fingerprints@",
+    .build_type = "@BUILD_TYPE@",
+};
 ]])

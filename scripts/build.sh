@@ -23,22 +23,17 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 
 options=(-DPython3_EXECUTABLE="$BNLAB_INTERPRETER")
 has() { grep -qs "^BNLAB_CUDA:BOOL=$1$" "$folder/CMakeCache.txt"; }
-wanted=${BNLAB_CUDA:-auto}
-case "${wanted,,}" in
-  on) kernels=ON ;;
-  off) kernels=OFF ;;
-  auto) if has ON || has_gpu; then kernels=ON; else kernels=OFF; fi ;;
-  *) echo "BNLAB_CUDA: expected auto, on or off, got $BNLAB_CUDA" >&2; exit 2 ;;
-esac
-if [ -z "$BNLAB_TOOLKIT" ]; then
-  [ $kernels = OFF ] || talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
-  kernels=OFF
-  options+=(-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+kernels=OFF
+if wants_cuda || { [[ ${BNLAB_CUDA:-auto} != [oO][fF][fF] ]] && has ON; }; then
+  if [ -n "$BNLAB_TOOLKIT" ]; then kernels=ON; else
+    talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
+  fi
 fi
 
-# Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place. The kernels
-# can be added and left out: the rest stays as it is.
-if ! cmp -s build/toolchain.env "$folder/toolchain.env"; then
+# Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place. One for CUDA
+# can be added, and the kernels can be left out: the rest stays as it is.
+settings() { if grep -qs '^CMAKE_CUDA_COMPILER:' "$folder/CMakeCache.txt"; then cat "$1"; else grep -vE ' (CUDA\w*|BNLAB_(TOOLKIT|LEAN))=' "$1"; fi; }
+if ! cmp -s <(settings build/toolchain.env) <(settings "$folder/toolchain.env" 2>/dev/null); then
   options+=(--fresh)
 elif [ -e "$folder/build.ninja" ] && has $kernels; then
   options=()

@@ -403,7 +403,7 @@ else
     fail "this checkout was set up without CUDA; BNLAB_CUDA_TOOLKIT=auto scripts/gpu_check.sh sets it up with CUDA"
   require_gpu
 fi
-build bnlab
+build bnlab bnlab-more
 bnlab=$(program bnlab)
 
 # The folder of this machine and this revision.

@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 
 load_settings
-scripts/build.sh release bnlab
+scripts/build.sh release bnlab bnlab-more
 export BNLAB_PROGRAM=${BNLAB_PROGRAM:-build/release/bnlab}
 export BNLAB_PYTHON=$BNLAB_INTERPRETER
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a bare Debian or Ubuntu machine able to build bnlab, and writes build/toolchain.env, which says where things
-# are. Idempotent: what is there already is left alone. scripts/README.md describes the variables
+# are. Idempotent: what is there already is left alone. What CUDA kernels and PyTorch need beyond the rest (2.4 GB) is
+# fetched where there is a GPU or BNLAB_CUDA=on asks for them. scripts/README.md describes the variables BNLAB_CUDA,
 # BNLAB_CUDA_TOOLKIT, BNLAB_CUDA_ARCHITECTURES, BNLAB_PYTHON and CMAKE_PREFIX_PATH that force other ways.
 #   scripts/setup.sh              sets up
 #   scripts/setup.sh --check      only says what is missing; exit status 3 if anything is
@@ -88,15 +89,18 @@ found = find_spec("torch")
 print(found.submodule_search_locations[0] if found else "")' 2>/dev/null || true
 }
 
+# Of torch's wheel libtorch_cpu.so is linked, which needs two of the wheels that torch asks for; import torch needs them all.
 wanted_wheels() {
+  [ -z "$lean" ] || echo "cuda-toolkit[cudart,cupti]==$CUDA_TOOLKIT_WHEEL_VERSION"
   echo "torch==$TORCH_VERSION" "matplotlib==$MATPLOTLIB_VERSION" "numpy==$NUMPY_VERSION" \
     "clang-format==$CLANG_FORMAT_VERSION"
-  [ "$toolkit" = wheels ] && echo "cuda-toolkit[nvcc,cccl,crt,nvvm]==$CUDA_TOOLKIT_WHEEL_VERSION"
-  return 0
+  [ -n "$lean" ] || [ "$toolkit" != wheels ] || echo "cuda-toolkit[nvcc,cccl,crt,nvvm]==$CUDA_TOOLKIT_WHEEL_VERSION"
 }
 
+installed_wheels() { cat .venv/bnlab-wheels 2>/dev/null || true; }
+
 has_wheels() {  # all wanted ones; the toolkit's, named last, may be there besides
-  [[ "$(cat .venv/bnlab-wheels 2>/dev/null) " == "${wheels[*]} "* ]]
+  [[ "$(installed_wheels) " == "${wheels[*]} "* ]]
 }
 
 # --- what is installed ------------------------------------------------------------------------------------------
@@ -135,9 +139,16 @@ install_wheels() {
 make_environment() {
   cure="Delete .venv and call again."
   [ -x .venv/bin/python ] || stage "Python environment .venv" /usr/bin/python3 -m venv .venv
-  cure="Is there a network and room for 6 GB? If so, delete .venv and call again. Without a network, name a Python
+  cure="Is there a network and room for ${lean:-6} GB? If so, delete .venv and call again. Without a network, name a Python
 that has torch in BNLAB_PYTHON (scripts/README.md)."
-  stage "Python wheels: torch $TORCH_VERSION and others (3 GB to fetch)" install_wheels "${wheels[@]}"
+  if [ -n "$lean" ]; then
+    stage "Python wheels: torch $TORCH_VERSION alone (0.6 GB to fetch)" install_wheels --no-deps "${wheels[1]}"
+    stage "Python wheels: matplotlib and others" install_wheels "${wheels[0]}" "${wheels[@]:2}"
+  else
+    has_gpu || talk "Without a GPU, most of these wheels serve tests: of the CUDA kernels, which run on simulated GPUs, and of what
+PyTorch in Python computes (peers, python_twins, in_pytorch, embedding). BNLAB_CUDA=off leaves both out."
+    stage "Python wheels: torch $TORCH_VERSION and others (3 GB to fetch)" install_wheels "${wheels[@]}"
+  fi
   echo "${wheels[*]}" >.venv/bnlab-wheels  # last, so that its presence means that all of the above was done
 }
 
@@ -176,7 +187,8 @@ write_settings() {
   done
   {
     echo "# Written by scripts/setup.sh; source it before calling cmake by hand."
-    printf 'export %s=%q\n' BNLAB_INTERPRETER "$interpreter" CMAKE_PREFIX_PATH "$prefixes" BNLAB_TOOLKIT "$toolkit_root"
+    printf 'export %s=%q\n' BNLAB_INTERPRETER "$interpreter" CMAKE_PREFIX_PATH "$prefixes" BNLAB_TOOLKIT "$toolkit_root" \
+      BNLAB_LEAN "$lean"
     [ -z "$toolkit_root" ] ||
       printf 'export %s=%q\n' CUDACXX "$toolkit_root/bin/nvcc" CUDA_PATH "$toolkit_root" \
         CUDAToolkit_ROOT "$toolkit_root" CUDAARCHS "$(cuda_architectures)"
@@ -197,6 +209,10 @@ toolkit=$choice
 find_system_toolkit
 if [ "$choice" = auto ]; then
   if [ -n "$system_toolkit" ]; then toolkit=system; else toolkit=wheels; fi
+fi
+lean=  # GB of disk where the wheels for CUDA are left out; once they are there, they stay
+if [ -z "${BNLAB_PYTHON:-}" ] && ! wants_cuda && [[ "$(installed_wheels)" != torch* ]]; then
+  lean=2
 fi
 find_missing_packages
 read -ra wheels <<<"$(wanted_wheels | tr '\n' ' ')"
@@ -236,7 +252,7 @@ $(grep '^__version__ =' "$torch_folder/version.py")."
 
 torch_cuda=$(sed -n "s/^cuda.*= '\(.*\)'/\1/p" "$torch_folder/version.py")
 wheel_toolkit=$(dirname "$torch_folder")/nvidia/cu${CUDA_VERSION%%.*}
-[ -n "$torch_cuda" ] || toolkit=none  # a torch without CUDA
+[ -n "$torch_cuda" ] && [ -z "$lean" ] || toolkit=none  # a torch without CUDA, or without what that needs
 case "$toolkit" in
   system)
     [ -n "$system_toolkit" ] || fail "BNLAB_CUDA_TOOLKIT=system: no CUDA toolkit $CUDA_VERSION found through CUDACXX,

@@ -44,12 +44,23 @@ stage() {
 
 has_gpu() { nvidia-smi -L >/dev/null 2>&1 || compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
 
+# Whether the CUDA kernels are asked for, or this machine could run them: they need more wheels than the rest.
+wants_cuda() {
+  local wanted=${BNLAB_CUDA:-auto}
+  case "${wanted,,}" in
+    on) true ;;
+    off) false ;;
+    auto) [[ ${BNLAB_CUDA_TOOLKIT:-} = @(system|wheels) ]] || has_gpu ;;
+    *) echo "BNLAB_CUDA: expected auto, on or off, got $BNLAB_CUDA" >&2; exit 2 ;;
+  esac
+}
+
 # Brings the settings of the last set-up into this shell; sets up first where there was none, where the set-up or its
-# versions changed since, or where the caller asks for a particular way.
+# versions changed since, or where the caller asks for a particular way or for CUDA kernels that it left out.
 load_settings() {
   if [ ! -e build/toolchain.env ] || [ scripts/versions.sh -nt build/toolchain.env ] || [ scripts/setup.sh -nt build/toolchain.env ] ||
       [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}${BNLAB_CUDA_ARCHITECTURES:-}" ] ||
-      ! (source build/toolchain.env && [ -x "$BNLAB_INTERPRETER" ]); then
+      ! (source build/toolchain.env && [ -x "$BNLAB_INTERPRETER" ] && { [ -z "${BNLAB_LEAN:-}" ] || ! wants_cuda; }); then
     scripts/setup.sh
   fi
   source build/toolchain.env

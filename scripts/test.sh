@@ -15,8 +15,8 @@ source scripts/stages.sh
 
 preset=${1:-release}
 shift || true
-load_settings
 export BNLAB_CUDA=${BNLAB_CUDA:-on}
+load_settings
 for ((place = 1; place < $#; ++place)); do
   [[ ${!place} != -R && ${!place} != --tests-regex ]] || BNLAB_TESTS=${*:place+1:1}
 done

@@ -148,7 +148,7 @@ class Revision(unittest.TestCase):
         return subprocess.run(["git", "-C", self.root, *words], check=True, capture_output=True, text=True).stdout.strip()
 
     def written(self):
-        out = self.root / "build" / "revision.hpp"
+        out = self.root / "build" / "revision.cpp"
         settings = [f"-D{name}={value}" for name, value in
                     {"OUT": out, "SOURCE": self.root, "VERSION": "1", "BUILD_TYPE": "", "PYTHON": sys.executable}.items()]
         script = ROOT / "cmake" / "write_revision.cmake"
@@ -157,24 +157,24 @@ class Revision(unittest.TestCase):
 
     def test_is_that_of_the_checkout(self):
         text = self.written()
-        self.assertIn(f'BNLAB_GIT_REVISION "{self.git("rev-parse", "--short=12", "HEAD")}"', text)
-        self.assertIn("BNLAB_GIT_DIRTY 0", text)
+        self.assertIn(f'.git = "{self.git("rev-parse", "--short=12", "HEAD")}"', text)
+        self.assertIn(".dirty = false", text)
 
     def test_sources_that_are_not_committed_are_told(self):
         (self.root / "README.md").write_text("Words.")  # from which nothing is built
-        self.assertIn("BNLAB_GIT_DIRTY 0", self.written())
+        self.assertIn(".dirty = false", self.written())
         for name, text in {"strategies/new.cpp": "int x;\n", "strategies/sync.cpp": SYNC + "int x;\n"}.items():
             before = (self.root / name).read_text() if (self.root / name).exists() else None
             (self.root / name).write_text(text)
-            self.assertIn("BNLAB_GIT_DIRTY 1", self.written(), name)
+            self.assertIn(".dirty = true", self.written(), name)
             (self.root / name).unlink() if before is None else (self.root / name).write_text(before)
-            self.assertIn("BNLAB_GIT_DIRTY 0", self.written(), name)
+            self.assertIn(".dirty = false", self.written(), name)
 
     def test_without_git_there_is_none(self):
         (self.root / ".git").rename(self.root / "gone")
         text = self.written()
-        self.assertIn('BNLAB_GIT_REVISION ""', text)
-        self.assertIn("BNLAB_GIT_DIRTY 0", text)
+        self.assertIn('.git = ""', text)
+        self.assertIn(".dirty = false", text)
 
 
 if __name__ == "__main__":

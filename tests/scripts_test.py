@@ -68,6 +68,40 @@ class Run(Scripts):
             "plot.sh results/here/tradeoff --spec tradeoff"]))
 
 
+class SetUp(Scripts):
+    """What set-up would fetch, into a clone where nothing is."""
+
+    FEW = "cuda-toolkit[cudart,cupti]=="
+
+    def setUp(self):
+        super().setUp()
+        for file in ("stages.sh", "versions.sh"):
+            shutil.copy(SCRIPTS / file, self.clone / "scripts")
+
+    def wheels(self, **variables):
+        """Those that are missing, in one line."""
+        _, lines = self.call("setup.sh", "--check", place=self.elsewhere, **variables)
+        return "".join(line for line in lines if "Python wheels" in line)
+
+    def test_without_cuda_few_wheels_are_fetched(self):
+        self.assertIn(self.FEW, self.wheels(BNLAB_CUDA="off"))
+
+    def test_whoever_asks_for_cuda_gets_them_all(self):
+        for asked in ({"BNLAB_CUDA": "on"}, {"BNLAB_CUDA_TOOLKIT": "wheels"}):
+            missing = self.wheels(**asked)
+            self.assertIn("wheels torch==", missing)
+            self.assertNotIn(self.FEW, missing)
+        self.assertIn("cuda-toolkit[nvcc", missing)
+
+    def test_the_few_are_not_all_and_all_serve_who_needs_few(self):
+        few = self.wheels(BNLAB_CUDA="off").split("wheels ")[1].removesuffix(" in .venv")
+        self.write(self.clone / ".venv/bnlab-wheels", few + "\n")
+        self.assertEqual(self.wheels(BNLAB_CUDA="off"), "")
+        self.assertIn("wheels torch==", self.wheels(BNLAB_CUDA="on"))
+        self.write(self.clone / ".venv/bnlab-wheels", few.split(" ", 1)[1] + "\n")
+        self.assertEqual(self.wheels(BNLAB_CUDA="off"), "")
+
+
 class Build(Scripts):
     """CMake's stand-in says what ninja would."""
 
@@ -77,7 +111,7 @@ class Build(Scripts):
     def build(self, *lines, status=0):
         self.write(self.clone / "scripts/stages.sh",
                    'load_settings() { BNLAB_TOOLKIT= BNLAB_INTERPRETER=true; }\ntalk() { :; }\nstage() { :; }\n'
-                   'has_gpu() { false; }\n')
+                   'wants_cuda() { false; }\n')
         self.write(self.clone / "build/toolchain.env")
         said = "".join(f"echo '{line}'\n" for line in lines)
         self.write(self.clone / "bin/cmake", f"#!/bin/bash\n{said}exit {status}\n")
@@ -87,6 +121,22 @@ class Build(Scripts):
         self.assertEqual(self.build(*self.WORDS), (0, [
             "ninja: Entering directory", "  2 of 4 steps, 29 s", "b.cpp:3: warning: careful", "  3 of 4 steps, 61 s",
             "  4 of 4 steps, 61 s"]))
+
+    def test_a_set_up_that_adds_cuda_keeps_what_is_compiled(self):
+        self.write(self.clone / "scripts/stages.sh",
+                   'load_settings() { BNLAB_TOOLKIT=/cuda BNLAB_INTERPRETER=true; }\ntalk() { :; }\n'
+                   'stage() { echo "${@:2}"; }\nwants_cuda() { true; }\n')
+        self.write(self.clone / "bin/cmake", "#!/bin/bash\n")
+        before, folder = "export CMAKE_PREFIX_PATH=/torch\nexport BNLAB_TOOLKIT=''\n", self.clone / "build/release"
+        with_cuda = before.replace("''", "/cuda") + "export CUDACXX=/cuda/bin/nvcc\nexport CUDAARCHS=80\n"
+        for after, cache, fresh in ((with_cuda, "", False), (with_cuda.replace("/torch", "/other"), "", True),
+                                    (with_cuda, "CMAKE_CUDA_COMPILER:FILEPATH=/old/bin/nvcc\n", True), (before, "", False)):
+            with self.subTest(after=after, cache=cache):
+                self.write(folder / "toolchain.env", before)
+                self.write(folder / "CMakeCache.txt", cache)
+                self.write(self.clone / "build/toolchain.env", after)
+                _, lines = self.call("build.sh", place=self.clone, PATH=f"{self.clone}/bin:{os.environ['PATH']}")
+                self.assertEqual(lines, ["cmake --preset release -DBNLAB_CUDA=ON -DPython3_EXECUTABLE=true" + " --fresh" * fresh])
 
     def test_what_fails_is_shown_whole(self):
         errors = ["FAILED: b.o", "g++ -c b.cpp", "b.cpp:3: error: no", "ninja: build stopped"]

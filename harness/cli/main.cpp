@@ -1,4 +1,4 @@
-// The program `bnlab`.
+// The programs `bnlab` and `bnlab-more`.
 #include "harness/cli/run_program.hpp"
 
 int main(int argc, char** argv) {

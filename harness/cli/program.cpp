@@ -199,15 +199,9 @@ void build(Program& program) {
   add_diagnose(program);
   add_predict(program);
   add_list(program);
-  add_layer(program);
   add_forward(program);
-  add_verify(program);
-  add_vectors(program);
-  add_panel(program);
   add_explain(program);
-  add_probe(program);
-  add_cost(program);
-  add_trace(program);
+  add_more(program);
   add_doctor(program);
   add_labels(program);
   add_launch(program);
@@ -250,6 +244,7 @@ int run_program(int argc, const char* const* argv) {
   build(program);
   try {
     std::vector<std::string> words = words_of(argc, argv, program.app);
+    if (const auto code = answered_elsewhere(words)) return *code;
     std::ranges::reverse(words);  // as CLI11 takes them
     program.app.parse(words);
   } catch (const CLI::ParseError& error) {

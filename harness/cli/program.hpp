@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,16 +35,26 @@ struct Program {
   std::function<int()> action;  // of the chosen command
 };
 
-// Adds a command, whose help says what it is, `summary`, and then `examples`, one per line. The options that
-// it is then given fill in the request on which it acts if it is chosen.
+struct NamedCommand {
+  const char* name;
+  const char* summary;
+};
+
+// Adds a command, whose help says what it is and then `examples`, one per line. The options that it is then
+// given fill in the request on which it acts if it is chosen.
 template <class Request>
-std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, const char* summary,
-                                           const char* examples, int (*act)(const Request&)) {
-  CLI::App& command = *program.app.add_subcommand(name, summary)->group("Commands");
+std::pair<CLI::App&, Request&> add_command(Program& program, const NamedCommand& named, const char* examples,
+                                           int (*act)(const Request&)) {
+  CLI::App& command = *program.app.add_subcommand(named.name, named.summary)->group("Commands");
   command.footer(examples);
   const auto request = std::make_shared<Request>();
   command.callback([&program, request, act] { program.action = [request, act] { return act(*request); }; });
   return {command, *request};
+}
+template <class Request>
+std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, const char* summary,
+                                           const char* examples, int (*act)(const Request&)) {
+  return add_command(program, {name, summary}, examples, act);
 }
 
 // One per file.
@@ -63,23 +74,21 @@ void add_evaluate(Program& program);
 void add_diagnose(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);
-void add_layer(Program& program);
 void add_forward(Program& program);
-void add_verify(Program& program);
-void add_vectors(Program& program);
-void add_panel(Program& program);
 void add_explain(Program& program);
 void add_doctor(Program& program);
 void add_labels(Program& program);
 void add_launch(Program& program);
-void add_probe(Program& program);
-void add_cost(Program& program);
-void add_trace(Program& program);
 void add_init(Program& program);
 void add_schema(Program& program);
 void add_completion(Program& program);
 void add_man(Program& program);
 void add_rank(Program& program);
+
+// The commands of bnlab-more: in that program (more/add_more.cpp), and as names in `bnlab` (elsewhere.cpp).
+void add_more(Program& program);
+// The exit code of a command line that this program leaves to bnlab-more.
+std::optional<int> answered_elsewhere(const std::vector<std::string>& words);
 
 // The commands of the program and their options as the command line declares them, for the manual and for
 // shells.

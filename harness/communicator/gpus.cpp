@@ -1,6 +1,7 @@
 #include "harness/communicator/gpus.hpp"
 
 #ifdef USE_C10D_NCCL
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 #endif
@@ -9,13 +10,13 @@
 #include <iomanip>
 #include <sstream>
 
-#include "harness/strategy.hpp"
+#include "harness/error.hpp"
 
 namespace bnlab {
 
 int visible_gpus() {
 #ifdef USE_C10D_NCCL
-  return has_cuda_kernels() ? static_cast<int>(c10::cuda::device_count()) : 0;
+  return static_cast<int>(c10::cuda::device_count());
 #else
   return 0;
 #endif
@@ -44,6 +45,54 @@ std::vector<std::string> names_of_gpus() {
   }
 #endif
   return names;
+}
+
+std::vector<std::string> models_of_gpus() {
+  std::vector<std::string> models;
+#ifdef USE_C10D_NCCL
+  for (int i = 0; i < visible_gpus(); ++i) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) models.emplace_back(properties.name);
+  }
+#endif
+  return models;
+}
+
+std::string cuda_version() {
+#ifdef USE_C10D_NCCL
+  return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+#else
+  return "";
+#endif
+}
+
+void take_gpu([[maybe_unused]] int gpu, [[maybe_unused]] int rank) {
+#ifdef USE_C10D_NCCL
+  if (visible_gpus() <= gpu) {
+    throw Error(Error::Kind::environment,
+                "rank " + std::to_string(rank) + " needs GPU " + std::to_string(gpu) + ", but " +
+                    std::to_string(visible_gpus()) + " are visible; use fewer ranks or --device cpu");
+  }
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(gpu));
+#else
+  throw Error(Error::Kind::environment, "this build has no CUDA; run with --device cpu");
+#endif
+}
+
+void reset_peak_memory_of_gpu([[maybe_unused]] int gpu) {
+#ifdef USE_C10D_NCCL
+  if (c10::cuda::CUDACachingAllocator::get()->initialized())  // else nothing has been allocated yet
+    c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(gpu));
+#endif
+}
+
+int64_t peak_memory_bytes_of_gpu([[maybe_unused]] int gpu) {
+#ifdef USE_C10D_NCCL
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu));
+  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+#else
+  return 0;
+#endif
 }
 
 }  // namespace bnlab

@@ -1,22 +1,18 @@
 #include "harness/communicator/world.hpp"
 
-#include <ATen/Context.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#ifdef USE_C10D_NCCL
-#include <c10/cuda/CUDAFunctions.h>
-#include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#endif
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
 
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/host/batch_threads.hpp"
 #include "harness/communicator/host/network.hpp"
+#include "harness/communicator/nccl.hpp"
 #include "harness/communicator/own_stream.hpp"
 #include "harness/communicator/world_parts.hpp"
 #include "harness/cores.hpp"
@@ -48,21 +44,6 @@ c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::St
   options->threads = 1;
   options->timeout = at.timeout;
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, at.rank, at.size, options);
-}
-
-c10::intrusive_ptr<c10d::Backend> nccl_backend([[maybe_unused]] const c10::intrusive_ptr<c10d::Store>& store,
-                                               [[maybe_unused]] const Rendezvous& at,
-                                               [[maybe_unused]] at::Device device) {
-#ifdef USE_C10D_NCCL
-  auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = at.timeout;
-  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, at.rank, at.size, options);
-  backend->setBoundDeviceId(device);
-  backend->eagerConnectSingleDevice(device);  // before the first step, so that no step pays for it
-  return backend;
-#else
-  throw Error(Error::Kind::environment, "this LibTorch has no NCCL; run with --device cpu");
-#endif
 }
 
 c10::intrusive_ptr<c10d::Store> named(const c10::intrusive_ptr<c10d::Store>& store, const char* name) {
@@ -246,29 +227,11 @@ std::unique_ptr<World> world_of_one() {
 std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
   at::Device device(type);
   if (type == at::kCUDA) {
-#ifdef USE_C10D_NCCL
-    if (!at::hasCUDA() || c10::cuda::device_count() <= at.local_rank) {
-      throw Error(Error::Kind::environment, "rank " + std::to_string(at.rank) + " needs GPU " +
-                                                std::to_string(at.local_rank) + ", but " +
-                                                std::to_string(c10::cuda::device_count()) +
-                                                " are visible; use fewer ranks or --device cpu");
-    }
     device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(at.local_rank));
-    c10::cuda::set_device(device.index());
-#else
-    throw Error(Error::Kind::environment, "this build has no CUDA; run with --device cpu");
-#endif
+    take_gpu(at.local_rank, at.rank);
   }
   return in_contact(at, "could not join the other ranks",
                     [&] { return std::make_unique<C10dWorld>(at, device); });
-}
-
-std::string nccl_version() {
-#ifdef USE_C10D_NCCL
-  return c10d::getNcclVersion();
-#else
-  return "";
-#endif
 }
 
 bool is_lost_contact(const std::exception& error) {

@@ -57,10 +57,6 @@ std::unique_ptr<World> world_over(const c10::intrusive_ptr<c10d::ProcessGroup>& 
 // This process alone, on whatever device its tensors are. It opens nothing.
 std::unique_ptr<World> world_of_one();
 
-// The version of the NCCL that is loaded, such as "2.28.9". It need not be the one that LibTorch was built
-// with. Empty without NCCL.
-std::string nccl_version();
-
 // Whether this exception, which LibTorch let out of a backward pass (c10d's Reducer), says that another rank
 // has gone or is stuck.
 bool is_lost_contact(const std::exception& error);

@@ -17,7 +17,7 @@ namespace bnlab {
 namespace {
 
 constexpr std::chrono::seconds kGraceAtTheEnd{2};  // for ranks that no run waits for
-constexpr std::chrono::milliseconds kLookEvery{2};
+constexpr std::chrono::milliseconds kLookAgain{2};
 
 // Here a full disk can be told; the rank, which opens it again, could not say it anywhere.
 void make_log(const std::string& file) {
@@ -62,7 +62,7 @@ RankProcesses::~RankProcesses() {
   const auto deadline = std::chrono::steady_clock::now() + kGraceAtTheEnd;
   for (Rank& rank : ranks_)
     while (!rank.process.poll() && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(kLookEvery);
+      std::this_thread::sleep_for(kLookAgain);
 }
 
 std::map<std::string, std::string> RankProcesses::environment_of(int rank, int port) const {

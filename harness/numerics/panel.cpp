@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <texts/panel_entries.hpp>
+#include <texts/panel_values.hpp>
 #include <unordered_map>
 
 #include "harness/components/registry.hpp"
@@ -17,6 +19,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
+#include "harness/revision.hpp"
 
 namespace bnlab {
 namespace {
@@ -175,7 +178,7 @@ std::vector<Leaves> with_each_strategy(const Json& spec) {
 const std::map<std::string, std::string>& sources() {
   static const auto all = [] {
     std::map<std::string, std::string> found;
-    std::istringstream words(BNLAB_FINGERPRINTS);
+    std::istringstream words(kRevision.fingerprints);
     for (std::string name, print; words >> name >> print;) found[name] = print;
     return found;
   }();

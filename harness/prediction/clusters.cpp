@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <texts/clusters.hpp>
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"

@@ -12,13 +12,14 @@
 #include "harness/components/options.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/numerics/panel.hpp"
+#include "harness/revision.hpp"
 
 namespace bnlab {
 namespace {
 
 // The fingerprint of all sources that runs compute with, the first that cmake/fingerprint.py prints.
 std::string fingerprint_of_all() {
-  std::istringstream words(BNLAB_FINGERPRINTS);
+  std::istringstream words(kRevision.fingerprints);
   std::string name, print;
   words >> name >> print;
   return print;
@@ -78,9 +79,9 @@ std::string compiler() {
 }  // namespace
 
 Json code_version() {
-  return {{"version", BNLAB_VERSION},
-          {"git", or_null(std::string(BNLAB_GIT_REVISION))},
-          {"dirty", static_cast<bool>(BNLAB_GIT_DIRTY)},
+  return {{"version", kRevision.version},
+          {"git", or_null(std::string(kRevision.git))},
+          {"dirty", kRevision.dirty},
           {"fingerprint", fingerprint_of_all()}};
 }
 
@@ -102,7 +103,7 @@ Json environment_record(const Json& libraries) {
           {"kernel",
            known ? Json(std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine) : Json()},
           {"compiler", compiler()},
-          {"build_type", or_null(std::string(BNLAB_BUILD_TYPE))},
+          {"build_type", or_null(std::string(kRevision.build_type))},
           {"libraries", libraries},
           {"variables", variables()}};
 }

@@ -6,6 +6,8 @@
 #include <map>
 #include <regex>
 #include <stdexcept>
+#include <texts/probe_schema.hpp>
+#include <texts/record_schema.hpp>
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <texts/places.hpp>
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
@@ -27,10 +28,10 @@ constexpr double kHeldOut = 0.2;
 fs::path folder_of(const std::string& data_dir) {
   std::error_code unknown;
   const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
-  const fs::path installed = program.parent_path().parent_path() / BNLAB_INSTALLED_DATA;
+  const fs::path installed = program.parent_path().parent_path() / kInstalledData;
   std::vector<fs::path> places = {fs::is_directory(installed, unknown)
                                       ? installed / "nuclei"
-                                      : fs::path(BNLAB_PROJECT) / "experiments/data/nuclei"};
+                                      : fs::path(kProject) / "experiments/data/nuclei"};
   if (!data_dir.empty()) places.push_back(fs::path(data_dir) / "nuclei");
   const auto found = std::ranges::find_if(places, [](const fs::path& place) {
     std::error_code error;

@@ -3,14 +3,9 @@
 #include <ATen/Context.h>
 #include <ATen/Version.h>
 #include <torch/version.h>
-#ifdef USE_C10D_NCCL
-#include <cuda_runtime_api.h>
-#endif
-
-#include <string>
 
 #include "harness/communicator/gpus.hpp"
-#include "harness/communicator/world.hpp"
+#include "harness/communicator/nccl.hpp"
 #include "harness/cpu_kernels.hpp"
 #include "harness/strategy.hpp"
 
@@ -21,23 +16,13 @@ bool built_with_cuda() {
 }
 
 Json library_versions() {
-  Json versions = {{"libtorch", TORCH_VERSION},
-                   {"cuda", nullptr},
-                   {"nccl", nullptr},
-                   {"cudnn_benchmark", nullptr},
-                   {"gpus", Json::array()},
-                   {"cpu_capability", at::get_cpu_capability()},
-                   {"cpu_kernels", CpuKernels::level()}};
-#ifdef USE_C10D_NCCL
-  versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
-  versions["nccl"] = nccl_version();
-  versions["cudnn_benchmark"] = kCudnnBenchmark;
-  for (int i = 0; i < visible_gpus(); ++i) {
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) versions["gpus"].push_back(properties.name);
-  }
-#endif
-  return versions;
+  return {{"libtorch", TORCH_VERSION},
+          {"cuda", or_null(cuda_version())},
+          {"nccl", or_null(nccl_version())},
+          {"cudnn_benchmark", cuda_version().empty() ? Json() : Json(kCudnnBenchmark)},
+          {"gpus", models_of_gpus()},
+          {"cpu_capability", at::get_cpu_capability()},
+          {"cpu_kernels", CpuKernels::level()}};
 }
 
 }  // namespace bnlab

@@ -2,15 +2,14 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#ifdef USE_C10D_NCCL
-#include <c10/cuda/CUDACachingAllocator.h>
-#endif
 #include <malloc.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+#include "harness/communicator/gpus.hpp"
 
 namespace bnlab {
 namespace {
@@ -48,24 +47,13 @@ void account_cpu_memory() {
   c10::SetCPUAllocator(&allocator, /*priority=*/100);
 }
 
-void reset_peak_memory([[maybe_unused]] c10::Device device) {
+void reset_peak_memory(c10::Device device) {
   peak_bytes = live_bytes.load();
-#ifdef USE_C10D_NCCL
-  if (device.is_cuda()) {
-    if (c10::cuda::CUDACachingAllocator::get()->initialized())  // else nothing has been allocated yet
-      c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
-  }
-#endif
+  if (device.is_cuda()) reset_peak_memory_of_gpu(device.index());
 }
 
-int64_t peak_memory_bytes([[maybe_unused]] c10::Device device) {
-#ifdef USE_C10D_NCCL
-  if (device.is_cuda()) {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-    return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
-  }
-#endif
-  return peak_bytes;
+int64_t peak_memory_bytes(c10::Device device) {
+  return device.is_cuda() ? peak_memory_bytes_of_gpu(device.index()) : peak_bytes.load();
 }
 
 }  // namespace bnlab

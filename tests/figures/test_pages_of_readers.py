@@ -91,7 +91,7 @@ class Readme(unittest.TestCase):
             rest = rest.replace(claim, "")
         # What the linked pages say in the same words.
         for page, said in (("results/prediction/README.md", ["8 GPUs", "60 exchanges", "1.6 ms"]),
-                           ("scripts/README.md", ["3 GB", "6 GB"])):
+                           ("scripts/README.md", ["0.6 GB", "3 GB"])):
             for words in said:
                 self.assertEqual(rest.count(words), 1, words)
                 self.assertIn(words, " ".join(text_of(page).split()))

@@ -42,12 +42,6 @@ std::vector<pid_t> rank_ids(const Scratch& scratch) {
   return ids;
 }
 
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
-}
-
 void expect_nobody_left(const Scratch& scratch, size_t ranks) {
   const auto ids = rank_ids(scratch);
   EXPECT_EQ(ids.size(), ranks);

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "harness/launch/launch.hpp"
 #include "harness/store/attempts.hpp"
@@ -62,6 +64,13 @@ class Scratch {
 
 inline LaunchSummary run(const std::string& spec, const LaunchRequest& options) {
   return launch(load_experiment(spec), options);
+}
+
+// Waits for half a minute.
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return condition();
 }
 
 inline std::string behaves(const std::string& behaviour) {

@@ -39,12 +39,6 @@ std::set<pid_t> processes_of(const std::vector<Record>& records) {
   return all;
 }
 
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
-}
-
 TEST(StayingRanks, MakeOneRunAfterTheOtherInTheirWorldAndEachHasItsLog) {
   const Scratch scratch;
   run(scratch.write_spec(behaves("say"), kFourSeeds), scratch.options(2));

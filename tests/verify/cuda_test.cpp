@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/communicator/gpus.hpp"
+#include "harness/communicator/nccl.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/verify/reference.hpp"

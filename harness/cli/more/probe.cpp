@@ -8,6 +8,7 @@
 #include <iostream>
 #include <optional>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/communicator/gpus.hpp"
@@ -229,13 +230,13 @@ int probe(const ProbeCommand& asked) {
 }  // namespace
 
 void add_probe(Program& program) {
-  auto [command, request] = add_command(
-      program, "probe", "Measure what exchanges, norm sites and steps cost here, or under a launcher",
-      "  bnlab probe --ranks 2 --out probe.json  about a minute\n"
-      "  bnlab probe sync_overhead --ranks 2     the spec's training steps, too\n"
-      "  bnlab probe --ranks 2 --seconds 10 --largest-mb 1\n"
-      "  torchrun --nproc-per-node 8 --no-python bnlab probe --out probe.json",
-      probe);
+  auto [command, request] =
+      add_command(program, more::kProbe,
+                  "  bnlab probe --ranks 2 --out probe.json  about a minute\n"
+                  "  bnlab probe sync_overhead --ranks 2     the spec's training steps, too\n"
+                  "  bnlab probe --ranks 2 --seconds 10 --largest-mb 1\n"
+                  "  torchrun --nproc-per-node 8 --no-python bnlab probe --out probe.json",
+                  probe);
   command.add_option("SPEC", request.spec, "Spec whose training steps are measured, too");
   add_overrides(command, request.overrides);
   add_ranks_option(command, request.launch.ranks,

@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 
@@ -18,7 +19,7 @@ int layer(const LayerRequest& request) {
 
 void add_layer(Program& program) {
   auto [command, request] =
-      add_command(program, "layer", "Apply one strategy's layer to given tensors, as JSON",
+      add_command(program, more::kLayer,
                   "  bnlab layer case.json\n"
                   "  bnlab layer cases/*.json --ranks 2\n"
                   "  echo '{\"strategy\": \"NAME\", \"steps\": [{\"towers\":\n"

@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
@@ -95,12 +96,12 @@ int run_panel(const PanelRequest& request) {
 }  // namespace
 
 void add_panel(Program& program) {
-  auto [command, request] = add_command(
-      program, "panel", "Make tiny runs that show whether this build computes its committed numbers",
-      "  bnlab panel                                      all, in about ten seconds\n"
-      "  bnlab panel sync \"sync stopped\"                  two of them\n"
-      "  bnlab panel --into harness/numerics/values.json  after a change that is meant",
-      run_panel);
+  auto [command, request] =
+      add_command(program, more::kPanel,
+                  "  bnlab panel                                      all, in about ten seconds\n"
+                  "  bnlab panel sync \"sync stopped\"                  two of them\n"
+                  "  bnlab panel --into harness/numerics/values.json  after a change that is meant",
+                  run_panel);
   command.add_option("ENTRY", request.names, "Entries of harness/numerics/entries.json; default: all");
   command
       .add_option("--into", request.into, "Write the numbers that differ into the file of the committed ones")

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/communicator/host/environment_world.hpp"
@@ -113,7 +114,7 @@ int trace(const TraceCommand& asked) {
 
 void add_trace(Program& program) {
   auto [command, request] =
-      add_command(program, "trace", "Record a few training steps of one run on CPUs, and who waits for whom",
+      add_command(program, more::kTrace,
                   "  bnlab trace tradeoff --only strategy=sync --ranks 2   for ui.perfetto.dev\n"
                   "  bnlab trace tradeoff --only strategy=sync --ranks 2 --after 100 --steps 3\n"
                   "  mpirun -n 4 bnlab trace tradeoff --only strategy=shuffle",

@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/program.hpp"
 
 namespace bnlab {
@@ -22,11 +23,11 @@ int write_and_say(const VectorsRequest& request) {
 }  // namespace
 
 void add_vectors(Program& program) {
-  auto [command, request] = add_command(
-      program, "vectors", "Write conformance cases of batch normalisation, which judge any implementation",
-      "  bnlab vectors --out vectors\n"
-      "  python3 scripts/vectors/judge.py vectors torch_whole_batch  judges PyTorch",
-      write_and_say);
+  auto [command, request] =
+      add_command(program, more::kVectors,
+                  "  bnlab vectors --out vectors\n"
+                  "  python3 scripts/vectors/judge.py vectors torch_whole_batch  judges PyTorch",
+                  write_and_say);
   command
       .add_option("--out", request.out,
                   "Folder for vectors.json and vectors.safetensors: inputs of every rank, expected outputs, "

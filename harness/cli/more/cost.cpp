@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cores.hpp"
@@ -401,7 +402,7 @@ int cost(const CostCommand& asked) {
 
 void add_cost(Program& program) {
   auto [command, request] =
-      add_command(program, "cost", "Predict a step of each strategy on 2 to 1,024 ranks, with its interval",
+      add_command(program, more::kCost,
                   "  bnlab cost sync_overhead --ranks 2,8,64 --probe probe.json\n"
                   "  bnlab cost tradeoff --ranks 8,64,1024 --cluster h100-2x8 --step-ms 100\n"
                   "  bnlab cost --clusters             published clusters against the model\n"

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mapped.hpp"
@@ -140,12 +141,12 @@ int verify_and_print(const Request& asked) {
 }  // namespace
 
 void add_verify(Program& program) {
-  auto [command, request] = add_command(
-      program, "verify", "Check every strategy against its float64 reference, on this machine's devices",
-      "  bnlab verify\n"
-      "  bnlab verify --ranks 4         also with the towers on 2 and 4 ranks\n"
-      "  bnlab verify NAME,NAME --json  some of them (bnlab list strategies)",
-      verify_and_print);
+  auto [command, request] =
+      add_command(program, more::kVerify,
+                  "  bnlab verify\n"
+                  "  bnlab verify --ranks 4         also with the towers on 2 and 4 ranks\n"
+                  "  bnlab verify NAME,NAME --json  some of them (bnlab list strategies)",
+                  verify_and_print);
   command.add_option("NAME", request.names, "Strategies to check. Default: all")->delimiter(',');
   command.add_option("--strategy", request.verify.strategies, "The same as NAME")
       ->type_name("NAME,...")
