@@ -1,5 +1,5 @@
-// What this program was built from. The build writes the values (cmake/write_revision.cmake), so that a commit
-// compiles nothing else again.
+// What this program was built from. The build writes the values (cmake/write_revision.cmake), so that a
+// commit compiles nothing else again.
 #pragma once
 
 namespace bnlab {

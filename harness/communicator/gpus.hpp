@@ -16,8 +16,8 @@ std::vector<std::string> models_of_gpus();
 // Such as "13.0"; empty without CUDA.
 std::string cuda_version();
 
-// Makes this GPU the one that the calling thread works on. Throws Error (environment) where rank `rank` has none
-// of this number.
+// Makes this GPU the one that the calling thread works on. Throws Error (environment) where rank `rank` has
+// none of this number.
 void take_gpu(int gpu, int rank);
 
 // Makes what tensors hold on this GPU now their peak.

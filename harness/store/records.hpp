@@ -1,6 +1,5 @@
 // The records of an experiment; and results of older code that count as today's, because today's code has
-// repeated some of them to the last
-// digit.
+// repeated some of them to the last digit.
 #pragma once
 
 #include <filesystem>
