@@ -33,8 +33,8 @@ TEST_F(Answers, StandBesideTheirEvidence) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out, "Left | right?\n  Neither: they are the same.\n")) << answer.out;
   EXPECT_TRUE(has(answer.out,
-                  "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; fake_shapes; declared "
-                  "before the\n  first run)"))
+                  "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; fake; declared before "
+                  "the first\n  run)"))
       << answer.out;
 }
 
@@ -123,7 +123,7 @@ TEST_F(Answers, GoIntoADocumentWithDataStepsEvidenceAndLinksToTheirPages) {
               "by hand\n<!-- table:answers -->\n| question | answer | data | steps | evidence |\n"
               "|---|---|---|---|---|\n| [Which side?](" +
                   std::string(link) +
-                  ") | Neither wins 1.5 points | fake_shapes | 500 | open |\n<!-- end -->\nby hand\n");
+                  ") | Neither wins 1.5 points | fake | 10 | open |\n<!-- end -->\nby hand\n");
   }
 }
 
