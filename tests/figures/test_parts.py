@@ -104,6 +104,11 @@ class Titles(unittest.TestCase):
             captions = [text for text in texts if text.startswith(f"{file.parents[1].name};")]
             self.assertTrue(not captions or captions[0].endswith("."), (file, captions))
 
+    def test_every_committed_png_is_shown_by_a_page(self):
+        pictures = sorted((plot.ROOT / "results").glob("*/figures/*.png"))
+        self.assertTrue(pictures)
+        self.assertEqual([str(file) for file in pictures if not drawing.is_shown(file.with_suffix(""))], [])
+
     def test_a_png_is_written_where_a_page_shows_it(self):
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder, "README.md")
