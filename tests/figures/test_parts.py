@@ -51,6 +51,10 @@ class Styles(unittest.TestCase):
                 labels = list(dict.fromkeys(row["strategy"] for row in csv.DictReader(rows) if row.get("strategy")))
             self.check_apart_in_grey(style.styles_of(labels), file)
 
+    def test_a_variant_without_its_name_looks_as_it_even_beside_another_of_that_marker(self):
+        other = next(label for label in style.VARIANTS if style.styles_of([label])[label].marker == style.STRATEGIES["group_norm"].marker)
+        self.assertEqual(style.styles_of([other, "group_norm(groups=4)"])["group_norm(groups=4)"], style.STRATEGIES["group_norm"])
+
     def test_a_variant_has_the_same_look_in_every_company(self):
         for label in style.VARIANTS:
             self.assertEqual(style.styles_of([label])[label], style.styles_of([*style.STRATEGIES, *style.VARIANTS])[label])
