@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Draws the figures of an experiment, or of all experiments in a results folder, from what `bnlab report` says of it.
-#   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare]
+#   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare] [--png]
 # Of a folder that `bnlab predict` has written it draws the contact sheet, with titles for the runs and names for the classes
 # if wanted, and with wrong pixels in red.
 #   scripts/plot.sh predictions [--titles TEXT...] [--classes TEXT...] [--errors]

@@ -66,8 +66,8 @@ _NAMES = {"frozen(from_fraction=0.8)": "sync, frozen for the last fifth", "froze
           "frozen(from_fraction=0.8,base=per_tower)": "per_tower, frozen for the last fifth",
           "weight_norm(mean_only_bn=true)": "weight_norm with mean-only BN"}
 
-_COLOURS = (ORANGE, WINE, SKY, TEAL, BROWN, BLACK, PURPLE, INDIGO, GREEN, OCHRE)
-_MARKERS = ("^", "D", "v", "<", "X", ">", "p", "d", "H", "*", "8")
+_COLOURS = (WINE, ORANGE, SKY, TEAL, BROWN, BLACK, PURPLE, INDIGO, GREEN, OCHRE)
+_MARKERS = ("^", "v", "<", "X", ">", "p", "d", "D", "H", "*", "8")
 _DASHES = ((0, (7, 2)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2)), (0, (1, 3)))  # no strategy of the table has one
 
 
@@ -111,11 +111,14 @@ def styles_of(labels):
     fixed = STRATEGIES | {label: _nth(k, _COLOURS[k % len(_COLOURS)]) for k, label in enumerate(VARIANTS)}
     styles = {label: fixed[label] for label in labels if label in fixed}
     for label in sorted(set(labels) - set(styles), key=catalogue_order):
-        base, taken = base_name(label), {(look.marker, look.dash) for look in styles.values()}
+        base, markers = base_name(label), {look.marker for look in styles.values()}
+        taken = {(look.marker, look.dash) for look in styles.values()}
         choices = [fixed[base]] if base in fixed else []
         colour = choices[0].colour if choices else _COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]
         choices += [_nth(zlib.crc32(label.encode()) + k, colour) for k in range(len(_MARKERS) * len(_DASHES))]
-        styles[label] = next((look for look in choices if (look.marker, look.dash) not in taken), choices[-1])
+        free = [look for look in choices if (look.marker, look.dash) not in taken]
+        apart = [look for look in free if look.marker not in markers or look == fixed.get(base)]
+        styles[label] = (apart or free or choices)[0]
     return styles
 
 
