@@ -29,6 +29,7 @@ for page in results/*/README.md; do
   report "$name" --into "$page"
   figures=("results/$name/figures"/*.csv)
   [ -e "${figures[0]}" ] || continue
+  find "results/$name/figures" -name '*.png' ! -name contact_sheet.png -delete  # those that the page shows are drawn again
   figures=("${figures[@]##*/}")
   scripts/plot.sh "results/$name" --figures "${figures[@]%.csv}"
 done

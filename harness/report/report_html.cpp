@@ -61,12 +61,12 @@ std::string folded(const std::string& title, const std::string& body) {
   return body.empty() ? "" : "<details>\n" + html_element("summary", title) + body + "</details>\n";
 }
 
-// Words of a result page, with its code set apart.
-std::string written(const std::string& mark, const std::string& markdown) {
+// Words of a result page between two tags, with their code set apart.
+std::string written(const std::string& opening, const std::string& markdown, const std::string& closing) {
   static const std::regex code("`([^`]*)`");
   if (markdown.empty()) return "";
-  return "<p class=\"answer\">" + (mark.empty() ? "" : "<b>" + mark + "</b> ") +
-         std::regex_replace(html_escape(without_links(markdown)), code, "<code>$1</code>") + "</p>\n";
+  return opening + std::regex_replace(html_escape(without_links(markdown)), code, "<code>$1</code>") +
+         closing + "\n";
 }
 
 // A table that scrolls sideways where it has no room, by keyboard, too.
@@ -124,9 +124,10 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   std::vector<fs::path> drawn = figures_in(figures);
   const auto shown = std::ranges::find(drawn, fs::path(page.figure).stem(), &fs::path::stem);
   if (shown != drawn.end()) std::rotate(drawn.begin(), shown, shown + 1);
-  std::string body = html_element("h1", title) +
+  std::string body = written("<h1>", title, "</h1>") +
                      html_element("p", report.experiment + ": " + report.question, "quiet") +
-                     written("Advice.", page.advice) + written("Answer.", page.answer);
+                     written("<p class=\"answer\"><b>Advice.</b> ", page.advice, "</p>") +
+                     written("<p class=\"answer\"><b>Answer.</b> ", page.answer, "</p>");
   if (!drawn.empty()) body += figure_element(drawn.front());
   if (const MainTable main = main_table(report); !main.note.empty())
     body += wide(main.table, "Main results") + html_element("p", main.note, "quiet");

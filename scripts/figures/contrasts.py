@@ -146,7 +146,7 @@ def _numbers(contrasts):
 
 def _caption(report, cells, shown, drawn):
     without = len(report.contrasts) - len(shown)
-    return report.caption(cells, [contrast.difference for contrast in drawn], report.declared,
+    return report.caption(cells, [contrast.difference for contrast in drawn], report.declared.split(";")[0],
                           f"{len(drawn)} of {len(shown)} comparisons" if len(drawn) < len(shown) else "",
                           f"{without} without a pair of finished runs" if without else "")
 

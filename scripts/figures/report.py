@@ -42,8 +42,9 @@ def grouping_text(grouping):
 
 def grouping_words(grouping, samples):
     """"8x2: 2 images per tower"."""
-    batch = images_per_tower(grouping)
-    return f"{grouping_text(grouping)}: {batch:g} {samples[:-1] if batch == 1 else samples} per tower"
+    batch = grouping.batch
+    count = f"{min(batch)} to {max(batch)}" if isinstance(batch, tuple) else batch
+    return f"{grouping_text(grouping)}: {count} {samples[:-1] if count == 1 else samples} per tower"
 
 
 def _quantity(value):

@@ -117,7 +117,8 @@ def styles_of(labels):
         colour = choices[0].colour if choices else _COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]
         choices += [_nth(zlib.crc32(label.encode()) + k, colour) for k in range(len(_MARKERS) * len(_DASHES))]
         free = [look for look in choices if (look.marker, look.dash) not in taken]
-        styles[label] = next((look for look in free if look.marker not in markers), (free or choices)[0])
+        apart = [look for look in free if look.marker not in markers or look == fixed.get(base)]
+        styles[label] = (apart or free or choices)[0]
     return styles
 
 

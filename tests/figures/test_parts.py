@@ -51,6 +51,10 @@ class Styles(unittest.TestCase):
                 labels = list(dict.fromkeys(row["strategy"] for row in csv.DictReader(rows) if row.get("strategy")))
             self.check_apart_in_grey(style.styles_of(labels), file)
 
+    def test_a_variant_without_its_name_looks_as_it_even_beside_another_of_that_marker(self):
+        other = next(label for label in style.VARIANTS if style.styles_of([label])[label].marker == style.STRATEGIES["group_norm"].marker)
+        self.assertEqual(style.styles_of([other, "group_norm(groups=4)"])["group_norm(groups=4)"], style.STRATEGIES["group_norm"])
+
     def test_a_variant_has_the_same_look_in_every_company(self):
         for label in style.VARIANTS:
             self.assertEqual(style.styles_of([label])[label], style.styles_of([*style.STRATEGIES, *style.VARIANTS])[label])
@@ -103,6 +107,11 @@ class Titles(unittest.TestCase):
             self.assertEqual([text for text in texts if text.endswith("?")], [], file)
             captions = [text for text in texts if text.startswith(f"{file.parents[1].name};")]
             self.assertTrue(not captions or captions[0].endswith("."), (file, captions))
+
+    def test_every_committed_png_is_shown_by_a_page(self):
+        pictures = sorted((plot.ROOT / "results").glob("*/figures/*.png"))
+        self.assertTrue(pictures)
+        self.assertEqual([str(file) for file in pictures if not drawing.is_shown(file.with_suffix(""))], [])
 
     def test_a_png_is_written_where_a_page_shows_it(self):
         with tempfile.TemporaryDirectory() as folder:
