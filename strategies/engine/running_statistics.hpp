@@ -264,8 +264,7 @@ struct MomentsOfPass {
 class PassUpdate {
  public:
   virtual ~PassUpdate() = default;
-  // What is owed as soon as the moments that normalise are known (SiteStatistics::begin_update), then the
-  // rest.
+  // What is owed as soon as the moments are known (SiteStatistics::begin_update), and the rest.
   virtual std::optional<kernels::RunningUpdate> begin() { return std::nullopt; }
   virtual void remember(const MomentsOfPass& /*moments*/) {}
 };
