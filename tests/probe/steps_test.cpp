@@ -12,6 +12,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/counting/operations.hpp"
+#include "harness/probe/probe.hpp"
 #include "harness/probe/sites.hpp"
 #include "tests/temporary_folder.hpp"
 
