@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::behaves;
+using test::eventually;
 using test::run;
 using test::Scratch;
 

@@ -16,6 +16,7 @@ namespace bnlab {
 namespace {
 
 using test::behaves;
+using test::eventually;
 using test::run;
 using test::Scratch;
 
