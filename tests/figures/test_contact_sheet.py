@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import matplotlib.image
 import PIL.Image
@@ -100,6 +101,13 @@ class ContactSheet(unittest.TestCase):
         predictions["population"] = "precise"
         record.write_text(json.dumps({"result": {"final": {"precise": {"mean_iou": 0.416}}}}), encoding="utf-8")
         self.assertEqual(contact_sheet.scores(str(beside), predictions), ["", "mean IoU 0.42"])
+
+    def test_the_heading_has_the_scores_or_how_many_networks_answered(self):
+        for scored, heading in ((["", ""], "The answers of 2 trained networks"), (["mean IoU 0.42", ""], "sync mean IoU 0.42")):
+            with mock.patch.object(contact_sheet, "scores", return_value=scored), \
+                    mock.patch.object(contact_sheet.layout, "new_page", wraps=contact_sheet.layout.new_page) as page:
+                contact_sheet.draw(self.predicted())
+            self.assertEqual(page.call_args.args[0], heading)
 
     def test_titles_can_be_given_one_per_run(self):
         folder = self.predicted()
