@@ -91,7 +91,7 @@ class SyncReference : public SiteReference {
   // Beside those below every route, alone and with groups of two towers.
   std::vector<Json> variants() const override {
     std::vector<Json> all = SiteReference::variants();
-    for (const Parameter& parameter : find_registered("strategy", "sync")->parameters) {
+    for (const Parameter& parameter : find_registered("strategy", "sync")->parameters()) {
       for (const std::string& route :
            parameter.name == "route" ? parameter.choices : std::vector<std::string>()) {
         all.push_back({{"route", route}});
