@@ -4,6 +4,7 @@
 
 #ifdef BNLAB_WITH_IMAGES
 
+#include "harness/tasks/images/image_file.hpp"
 #include "tests/tasks/write_images.hpp"
 
 namespace bnlab::pixels_test {
