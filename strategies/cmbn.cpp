@@ -42,7 +42,8 @@ class MicroBatchPass : public NormPass {
       forward_ = kernels::pooled_forward(passes, rules_->merge, options, statistics_type(x.scalar_type()),
                                          update_->begin());
     }
-    at_site(site_, "forward", [&] { update_->remember({.local = local, .so_far = so_far_.get()}); });
+    const PassesOfStep* so_far = micro_batch_.is_first() ? nullptr : so_far_.get();
+    at_site(site_, "forward", [&] { update_->remember({.local = local, .so_far = so_far}); });
     if (micro_batch_.is_last()) so_far_->clear();
     return forward_;
   }

@@ -155,5 +155,5 @@ def _sentence(cells, populations, panels, headline):
     if gain < _LITTLE:
         return f"No other statistics are better than the saved ones by more than {_LITTLE} of {metric_name(headline)}."
     where = _panel_text(_panel(cell), panels, "") if len({each[1] for each in panels}) > 1 else grouping_text(cell.grouping)
-    return (f"{style.base_name(cell.strategy)} at {where} gains most from other statistics: {metric_name(headline)} "
+    return (f"{style.names([each.strategy for each in cells])[cell.strategy]} at {where} gains most from other statistics: {metric_name(headline)} "
             f"{cell.value(name).mean:.3f} with {statistics_of(name)}, {cell.value('saved').mean:.3f} with the saved ones.")

@@ -77,12 +77,14 @@ def _draw_lines(axes, cells, strategies, styles, population):
 
 
 def _sentence(cells, lengths, headline):
+    names = style.names([cell.strategy for cell in cells])
+
     def text(steps):
         ranked = sorted((cell for cell in cells if _steps(cell) == steps and cell.value("saved")),
                         key=lambda cell: cell.value("saved").mean)
         if not ranked:
             return f"after {steps:,} steps no run ended well"
-        ends = [f"{cell.value('saved').mean:.3f} ({style.base_name(cell.strategy)} {grouping_text(cell.grouping)})" for cell in (ranked[0], ranked[-1])]
+        ends = [f"{cell.value('saved').mean:.3f} ({names[cell.strategy]} {grouping_text(cell.grouping)})" for cell in (ranked[0], ranked[-1])]
         return f"after {steps:,} steps from {ends[0]} to {ends[1]}"
 
     return f"The {metric_name(headline)} ranges {', '.join(text(steps) for steps in (lengths[0], lengths[-1]))}."

@@ -34,9 +34,9 @@ def save_page(drawing, stem):
 
 
 def is_shown(stem):
-    """Whether a page beside the folder of the picture, or above, shows STEM.png as an image."""
+    """Whether a page beside the folder of the picture, or above, shows STEM.png, or links to it."""
     stem = Path(stem).resolve()
-    return any(re.search(rf"!\[[^\]]*\]\({re.escape(os.path.relpath(stem, page.parent))}\.png\)", page.read_text(encoding="utf-8"))
+    return any(re.search(rf"\[[^\]]*\]\({re.escape(os.path.relpath(stem, page.parent))}\.png\)", page.read_text(encoding="utf-8"))
                for folder in stem.parents[:4] for page in folder.glob("*.md"))
 
 

@@ -110,8 +110,10 @@ def _sentence(cells, headline):
     if not finished:
         return "No run of the matrix ended well."
 
+    names = style.names([cell.strategy for cell in cells])
+
     def text(cell):
-        words = [style.base_name(cell.strategy), grouping_text(cell.grouping)] + [f"{k} = {v}" for k, v in sorted(cell.conditions.items())]
+        words = [names[cell.strategy], grouping_text(cell.grouping)] + [f"{k} = {v}" for k, v in sorted(cell.conditions.items())]
         return f"{cell.value('saved').mean:.3f} ({', '.join(words)})"
     ranked = sorted(finished, key=lambda cell: cell.value("saved").mean)
     return f"The {metric_name(headline)} ranges from {text(ranked[0])} to {text(ranked[-1])}."

@@ -63,6 +63,13 @@ def answered(document):
 _MARK, _END = "<!-- table:answers -->\n", "<!-- end -->"
 
 
+@functools.cache
+def evidence():
+    """{NAME: "firm", ...}: how well the answer of each experiment is founded."""
+    return dict(reversed(found) for found in re.findall(r"\((firm|once|seen|predicted|open)\)\n  .*?(\w+)$", _bnlab("answers", "--short"),
+                                                        re.MULTILINE))
+
+
 def with_answers(document):
     """The text of a document of this project, its table of answers written again."""
     before, table = (ROOT / document).read_text(encoding="utf-8").split(_MARK)

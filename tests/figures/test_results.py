@@ -18,7 +18,8 @@ import plot  # first: it says where the modules of the figures are
 
 import report as reports
 import style
-from committed import EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_page, bnlab_report, page_of, table_in, with_answers
+from committed import (EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_page, bnlab_report, evidence, page_of, table_in,
+                       with_answers)
 from test_headline import CommittedHeadline
 from test_page_numbers import CommittedPages, LookedUp, Predicted, Read
 from test_pages_of_readers import PagesOfReaders, Readme
@@ -91,6 +92,12 @@ class Answers(unittest.TestCase):
             self.assertEqual([re.search(r"(\w+)/README\.md\) \|", row)[1] for row in rows], answered(document), document)
         self.assertEqual(len(answered("README.md")), 13)
         self.assertIn("camvid_small_batch", answered("results/README.md"))
+
+    def test_every_page_says_how_sure_its_answer_is(self):
+        for name in EXPERIMENTS:
+            page = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
+            said = re.search(r"^\*\*How sure\.\*\* (\w+): ", page, re.MULTILINE)
+            self.assertEqual(said and said[1].lower(), evidence()[name], name)
 
     def test_every_page_is_in_the_index(self):
         index = (ROOT / "results" / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 MOST_LINES, MOST_BYTES = 80, 5000
 LONGEST_TITLE, MOST_WORDS_OF_A_TITLE, MOST_WORDS_OF_ADVICE, MOST_WORDS_OF_BOTH, LONGEST_QUESTION = 90, 15, 25, 60, 90
 MOST_LIMITS = 5
-PARTS = ["# ", "**Question.** ", "**Advice.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
+PARTS = ["# ", "**Question.** ", "**Advice.** ", "**How sure.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
          "## Expected beforehand", "## How it was made", "## Limits", "<details><summary>"]
 FOLDED = ["<!-- table:NAME -->", "<!-- end -->", "</details>"]
 # Conditions, which stand in **Answer.**, in columns and on the page of limits.
@@ -106,6 +106,8 @@ PAGE = """# It wins 5 points
 **Question.** What wins?
 
 **Advice.** Take `sync`.
+
+**How sure.** Firm: declared.
 
 **Answer.** It wins.
 Rests on `sync - x, y`.
