@@ -12,6 +12,8 @@ preset=${1:-release}
 shift || true
 folder=build/$preset
 load_settings
+# What was built beside bnlab stays of its revision.
+[[ " $* " != *" bnlab "* || ! -e $folder/bnlab-more ]] || set -- "$@" bnlab-more
 
 # As many jobs as cores, and one per 2 GiB: a file with LibTorch's headers takes up to 1.5 GiB to compile.
 available_gib=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
@@ -21,12 +23,12 @@ export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$((jobs > 0 ? jo
 # With these ccache, where present, caches files that use a precompiled header too.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
-options=(-DPython3_EXECUTABLE="$BNLAB_INTERPRETER")
+options=(-DPython3_EXECUTABLE="$BNLAB_INTERPRETER" -UCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit)
 has() { grep -qs "^BNLAB_CUDA:BOOL=$1$" "$folder/CMakeCache.txt"; }
 kernels=OFF
 if wants_cuda || { [[ ${BNLAB_CUDA:-auto} != [oO][fF][fF] ]] && has ON; }; then
   if [ -n "$BNLAB_TOOLKIT" ]; then kernels=ON; else
-    talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
+    talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA=on BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
   fi
 fi
 

@@ -21,7 +21,7 @@
 # last. FOLDER.tar beside it is all that but weights, to be sent; `bnlab check FOLDER.tar` reads it.
 # Verdicts: ok; slow, a figure below its bar; FAILED; unfinished, out of time; skipped and lacking, which say
 # why. The bars are goals from arithmetic. Exit status 1 if something FAILED or is unfinished.
-# BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and
+# BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, bnlab-more, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and
 # builds nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within some
 # minutes. No network is needed where BNLAB_PYTHON names a Python that has torch.
 set -euo pipefail
@@ -171,7 +171,7 @@ part_tests() {
     run_tests training 100 '*/CudaTraining.*:CudaTrainingOfOptions.*'
     run_tests strategies 200 '*/Cuda.*'
   fi
-  run_tests two_ranks_on_one_gpu 80 'CudaSharedGpu.*'  # its own process: CUDA reads its variables once
+  run_tests two_ranks_on_one_gpu 80 '*/CudaSharedGpu.*'  # its own process: CUDA reads its variables once
 }
 
 part_sanitize() {
@@ -399,9 +399,9 @@ if [ -n "$programs" ]; then
   BNLAB_INTERPRETER=${BNLAB_PYTHON:-${BNLAB_INTERPRETER:-python3}}
 else
   load_settings
+  require_gpu
   [ -n "$BNLAB_TOOLKIT" ] ||
     fail "this checkout was set up without CUDA; BNLAB_CUDA_TOOLKIT=auto scripts/gpu_check.sh sets it up with CUDA"
-  require_gpu
 fi
 build bnlab bnlab-more
 bnlab=$(program bnlab)

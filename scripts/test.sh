@@ -20,7 +20,9 @@ load_settings
 for ((place = 1; place < $#; ++place)); do
   [[ ${!place} != -R && ${!place} != --tests-regex ]] || BNLAB_TESTS=${*:place+1:1}
 done
-export BNLAB_TESTS=${BNLAB_TESTS:-} # cmake/discover_tests.cmake lists the suites of that name
+BNLAB_TESTS=${BNLAB_TESTS:-}
+BNLAB_TESTS=${BNLAB_TESTS%%/[0-9]*of*}  # a shard that failed, by its name
+export BNLAB_TESTS  # cmake/discover_tests.cmake lists the suites of that name
 scripts/build.sh "$preset" build.ninja
 files=$("$BNLAB_INTERPRETER" scripts/needed_by_tests.py "$preset" "$@")
 [ $# -gt 0 ] || files=all

@@ -50,6 +50,7 @@ class EventFiles(unittest.TestCase):
                 self.assertAlmostEqual(value, truth, delta=1e-6 * abs(truth))
 
 
+@needs("typing_extensions")  # of jsonschema's parts, which come with PyTorch's
 @needs("jsonschema")
 class SpecSchema(unittest.TestCase):
     def setUp(self):
