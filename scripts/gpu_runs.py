@@ -174,7 +174,7 @@ class First:
             keys = {"steps": STEPS * longer, "eval_every": STEPS * longer}
             run = Run(self.options, name, keys)
             run.start()
-            if run.wait_until(lambda run=run: run.files("checkpoint*")):
+            if run.wait_until(lambda run=run: run.files("step*.safetensors")):
                 run.kill()
                 if not run.files("record.json") or run.record()["outcome"]["status"] != "ok":
                     break
