@@ -136,7 +136,8 @@ class Build(Scripts):
                 self.write(folder / "CMakeCache.txt", cache)
                 self.write(self.clone / "build/toolchain.env", after)
                 _, lines = self.call("build.sh", place=self.clone, PATH=f"{self.clone}/bin:{os.environ['PATH']}")
-                self.assertEqual(lines, ["cmake --preset release -DBNLAB_CUDA=ON -DPython3_EXECUTABLE=true" + " --fresh" * fresh])
+                self.assertEqual(lines, ["cmake --preset release -DBNLAB_CUDA=ON -DPython3_EXECUTABLE=true "
+                                         "-UCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit" + " --fresh" * fresh])
 
     def test_what_fails_is_shown_whole(self):
         errors = ["FAILED: b.o", "g++ -c b.cpp", "b.cpp:3: error: no", "ninja: build stopped"]
