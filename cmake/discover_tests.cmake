@@ -37,8 +37,10 @@ endfunction()
 
 if(NOT name MATCHES "$ENV{BNLAB_TESTS}")
   set(suites "")  # of each test
-  string(REGEX MATCH "^[^-]*" wanted "${filter}")
-  string(REGEX REPLACE "^[^-]*-?" "" unwanted "${filter}")
+  string(FIND "${filter}-" "-" at)
+  string(SUBSTRING "${filter}" 0 ${at} wanted)
+  string(SUBSTRING "${filter}-" ${at} -1 unwanted)
+  string(REPLACE "-" "" unwanted "${unwanted}")
   if("${wanted}" STREQUAL "")
     set(wanted *)
   endif()
