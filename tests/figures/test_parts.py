@@ -116,7 +116,7 @@ class Titles(unittest.TestCase):
     def test_a_png_is_written_where_a_page_shows_it(self):
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder, "README.md")
-            for text, shown in (("[link](figures/a.png)", False), ("![Title](figures/b.png)", False), ("![Title](figures/a.png)", True)):
+            for text, shown in (("[link](figures/a.png)", True), ("[link](figures/a.svg)", False), ("![Title](figures/b.png)", False), ("![Title](figures/a.png)", True)):
                 page.write_text(text, encoding="utf-8")
                 self.assertEqual(drawing.is_shown(Path(folder, "figures", "a")), shown, text)
 
