@@ -19,7 +19,7 @@ set_target_properties(bnlab_strategies bnlab_harness PROPERTIES LINKER_LANGUAGE 
 
 add_library(bnlab_embed INTERFACE)
 add_library(bnlab::strategies ALIAS bnlab_embed)
-target_compile_features(bnlab_embed INTERFACE cxx_std_17)
+target_compile_features(bnlab_embed INTERFACE cxx_std_20)
 target_include_directories(bnlab_embed INTERFACE ${PROJECT_SOURCE_DIR}/harness/embed)
 # libstdc++ comes first: where a program's other libraries look for its functions, they must not find those that parts of
 # libbnlab_harness.a have instantiated, which would bring these parts along.
@@ -33,7 +33,7 @@ add_library(bnlab::shared ALIAS bnlab_shared)
 set(exports ${CMAKE_CURRENT_LIST_DIR}/exports.map)
 set_target_properties(bnlab_shared PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME bnlab VERSION ${PROJECT_VERSION}
                       SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports} INSTALL_RPATH ${bnlab_libtorch}/lib)
-target_compile_features(bnlab_shared INTERFACE cxx_std_17)
+target_compile_features(bnlab_shared INTERFACE cxx_std_20)
 target_include_directories(bnlab_shared INTERFACE ${PROJECT_SOURCE_DIR}/harness/embed)
 target_link_options(bnlab_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined)
 target_link_libraries(bnlab_shared PUBLIC bnlab_torch PRIVATE bnlab_harness Threads::Threads)

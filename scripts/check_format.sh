@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/versions.sh
 source scripts/stages.sh
-wanted=${CLANG_FORMAT_VERSION%%.*}
+wanted=$(sed -n "s,^clang-format==\([0-9]*\).*,\1,p" "$LOCK")
 
 formatter=
 seen=

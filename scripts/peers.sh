@@ -12,13 +12,13 @@ load_settings
 
 log=build/peers.log
 folder=build/peers
-wanted="$("$BNLAB_INTERPRETER" -c 'import sys; print(sys.version)') $PEERS $READERS"
+wanted="$("$BNLAB_INTERPRETER" -c 'import sys; print(sys.version)') $(sha256sum <"$LOCK")"
 if [ "$(cat "$folder/installed" 2>/dev/null)" != "$wanted" ]; then
   cure="Is there a network? Without it the tests in tests/peers, tests/readers and tests/python are skipped."
   : >"$log"
   rm -rf "$folder"
-  # shellcheck disable=SC2086
-  stage "Other implementations and readers, for tests" "$BNLAB_INTERPRETER" -m pip install --no-deps --target "$folder" \
-    --no-input --disable-pip-version-check --no-cache-dir --no-compile --progress-bar off $PEERS $READERS
+  locked_wheels tests >build/peers.txt
+  stage "Other implementations and readers, for tests" "$BNLAB_INTERPRETER" -m pip install --no-deps --require-hashes \
+    --target "$folder" --no-input --disable-pip-version-check --no-cache-dir --no-compile --progress-bar off -r build/peers.txt
   echo "$wanted" >"$folder/installed"
 fi

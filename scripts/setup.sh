@@ -17,6 +17,7 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/versions.sh
 source scripts/stages.sh
+[ -e "$LOCK" ] || fail "there is no $LOCK: BNLAB_TORCH_VERSION=$TORCH_VERSION scripts/lock.sh writes it, with the hashes of today"
 
 choice=${BNLAB_CUDA_TOOLKIT:-auto}
 case "$choice" in
@@ -89,18 +90,22 @@ found = find_spec("torch")
 print(found.submodule_search_locations[0] if found else "")' 2>/dev/null || true
 }
 
-# Of torch's wheel libtorch_cpu.so is linked, which needs two of the wheels that torch asks for; import torch needs them all.
+# The groups of scripts/wheels/*.lock that this machine needs. Of torch's wheel libtorch_cpu.so is linked, which needs two of
+# CUDA's wheels; import torch needs them all.
 wanted_wheels() {
-  [ -z "$lean" ] || echo "cuda-toolkit[cudart,cupti]==$CUDA_TOOLKIT_WHEEL_VERSION"
-  echo "torch==$TORCH_VERSION" "matplotlib==$MATPLOTLIB_VERSION" "numpy==$NUMPY_VERSION" \
-    "clang-format==$CLANG_FORMAT_VERSION"
-  [ -n "$lean" ] || [ "$toolkit" != wheels ] || echo "cuda-toolkit[nvcc,cccl,crt,nvvm]==$CUDA_TOOLKIT_WHEEL_VERSION"
+  echo first
+  [ -n "$lean" ] || echo cuda
+  [ -n "$lean" ] || [ "$toolkit" != wheels ] || echo nvcc
+  sha256sum <"$LOCK" | cut -d' ' -f1
 }
 
 installed_wheels() { cat .venv/bnlab-wheels 2>/dev/null || true; }
 
-has_wheels() {  # all wanted ones; the toolkit's, named last, may be there besides
-  [[ "$(installed_wheels) " == "${wheels[*]} "* ]]
+has_wheels() {  # all wanted ones of this lock; more may be there besides
+  local word
+  for word in "${wheels[@]}"; do
+    [[ " $(installed_wheels) " == *" $word "* ]] || return 1
+  done
 }
 
 # --- what is installed ------------------------------------------------------------------------------------------
@@ -124,15 +129,18 @@ torch in BNLAB_PYTHON (scripts/README.md)."
     apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# uv takes half of pip's time, but reads none of pip's settings: where these name another index or a proxy, or uv fails,
-# pip does it. What uv fetches lies in build/wheels, beside .venv, so that nothing is copied.
+# install_wheels GROUP...: uv takes half of pip's time, but reads none of pip's settings: where these name another index or
+# a proxy, or uv fails, pip does it. What uv fetches lies in build/wheels, beside .venv, so that nothing is copied.
 install_wheels() {
   local pip=(.venv/bin/python -m pip) quiet=(--no-input --disable-pip-version-check --progress-bar off --no-compile)
-  if ! "${pip[@]}" config list | grep -E 'index|proxy' && "${pip[@]}" install "${quiet[@]}" "uv==$UV_VERSION" &&
-      .venv/bin/uv pip install --python .venv/bin/python --cache-dir build/wheels --no-progress "$@"; then
+  local locked=(--no-deps --require-hashes -r)
+  locked_wheels uv >build/uv.txt
+  locked_wheels "$@" >build/wheels.txt
+  if ! "${pip[@]}" config list | grep -E 'index|proxy' && "${pip[@]}" install "${quiet[@]}" "${locked[@]}" build/uv.txt &&
+      .venv/bin/uv pip install --python .venv/bin/python --cache-dir build/wheels --no-progress "${locked[@]}" build/wheels.txt; then
     rm -rf build/wheels
   else
-    "${pip[@]}" install "${quiet[@]}" --no-cache-dir "$@"
+    "${pip[@]}" install "${quiet[@]}" --no-cache-dir "${locked[@]}" build/wheels.txt
   fi
 }
 
@@ -142,12 +150,11 @@ make_environment() {
   cure="Is there a network and room for ${lean:-6} GB? If so, delete .venv and call again. Without a network, name a Python
 that has torch in BNLAB_PYTHON (scripts/README.md)."
   if [ -n "$lean" ]; then
-    stage "Python wheels: torch $TORCH_VERSION alone (0.6 GB to fetch)" install_wheels --no-deps "${wheels[1]}"
-    stage "Python wheels: matplotlib and others" install_wheels "${wheels[0]}" "${wheels[@]:2}"
+    stage "Python wheels: torch $TORCH_VERSION without CUDA (0.6 GB to fetch)" install_wheels first
   else
     has_gpu || talk "Without a GPU, most of these wheels serve tests: of the CUDA kernels, which run on simulated GPUs, and of what
 PyTorch in Python computes (peers, python_twins, in_pytorch, embedding). BNLAB_CUDA=off leaves both out."
-    stage "Python wheels: torch $TORCH_VERSION and others (3 GB to fetch)" install_wheels "${wheels[@]}"
+    stage "Python wheels: torch $TORCH_VERSION and others (3 GB to fetch)" install_wheels "${wheels[@]::${#wheels[@]}-1}"
   fi
   echo "${wheels[*]}" >.venv/bnlab-wheels  # last, so that its presence means that all of the above was done
 }
@@ -211,7 +218,7 @@ if [ "$choice" = auto ]; then
   if [ -n "$system_toolkit" ]; then toolkit=system; else toolkit=wheels; fi
 fi
 lean=  # GB of disk where the wheels for CUDA are left out; once they are there, they stay
-if [ -z "${BNLAB_PYTHON:-}" ] && ! wants_cuda && [[ "$(installed_wheels)" != torch* ]]; then
+if [ -z "${BNLAB_PYTHON:-}" ] && ! wants_cuda && [[ "$(installed_wheels)" != *cuda* ]]; then
   lean=2
 fi
 find_missing_packages
@@ -224,7 +231,7 @@ if [ "$mode" = --check ]; then
   if [ -n "${BNLAB_PYTHON:-}" ]; then
     [ -n "$(find_torch "$BNLAB_PYTHON")" ] || say_missing "torch in $BNLAB_PYTHON"
   elif ! has_wheels; then
-    say_missing "Python wheels ${wheels[*]} in .venv"
+    say_missing "Python wheels ${wheels[*]::${#wheels[@]}-1} of $LOCK in .venv"
   fi
   [ "$toolkit" != system ] || [ -n "$system_toolkit" ] || say_missing "a CUDA toolkit $CUDA_VERSION on this machine"
   [ $lacking -ne 0 ] || echo "nothing is missing"
@@ -247,8 +254,7 @@ torch_folder=$(find_torch "$interpreter")
 [ -e "$torch_folder/share/cmake/Torch/TorchConfig.cmake" ] ||
   fail "no torch with C++ headers and CMake files in $interpreter; expected torch $TORCH_VERSION"
 grep -q "__version__ = '$TORCH_VERSION" "$torch_folder/version.py" ||
-  talk "Warning: bnlab was tested with torch $TORCH_VERSION only; this one says
-$(grep '^__version__ =' "$torch_folder/version.py")."
+  talk "Warning: torch $TORCH_VERSION was expected; this one says $(grep '^__version__ =' "$torch_folder/version.py")."
 
 torch_cuda=$(sed -n "s/^cuda.*= '\(.*\)'/\1/p" "$torch_folder/version.py")
 wheel_toolkit=$(dirname "$torch_folder")/nvidia/cu${CUDA_VERSION%%.*}
@@ -260,7 +266,7 @@ CUDA_HOME, PATH or in /usr/local/cuda. BNLAB_CUDA_TOOLKIT=wheels fetches one bes
     toolkit_root=$system_toolkit ;;
   wheels)
     [ -x "$wheel_toolkit/bin/nvcc" ] || fail "no nvcc in $wheel_toolkit. Install
-cuda-toolkit[nvcc,cccl,crt,nvvm]==$CUDA_TOOLKIT_WHEEL_VERSION there, install a CUDA toolkit $CUDA_VERSION, or build without CUDA: BNLAB_CUDA_TOOLKIT=none"
+the wheels "nvcc" of $LOCK there, install a CUDA toolkit $CUDA_VERSION, or build without CUDA: BNLAB_CUDA_TOOLKIT=none"
     complete_toolkit_wheels "$wheel_toolkit"
     toolkit_root=$wheel_toolkit ;;
   none) toolkit_root= ;;

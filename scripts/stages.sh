@@ -42,6 +42,9 @@ stage() {
   fi
 }
 
+# locked_wheels GROUP...: the lines of the lock file for these groups, as pip and uv read them.
+locked_wheels() { sed -nE "s/  # ($(IFS='|'; echo "$*"))$//p" "$LOCK"; }
+
 has_gpu() { nvidia-smi -L >/dev/null 2>&1 || compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
 
 # Whether the CUDA kernels are asked for, or this machine could run them: they need more wheels than the rest.
@@ -58,8 +61,8 @@ wants_cuda() {
 # Brings the settings of the last set-up into this shell; sets up first where there was none, where the set-up or its
 # versions changed since, or where the caller asks for a particular way or for CUDA kernels that it left out.
 load_settings() {
-  if [ ! -e build/toolchain.env ] || [ scripts/versions.sh -nt build/toolchain.env ] || [ scripts/setup.sh -nt build/toolchain.env ] ||
-      [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}${BNLAB_CUDA_ARCHITECTURES:-}" ] ||
+  if [ -z "$(find build/toolchain.env -newer scripts/versions.sh -newer scripts/setup.sh -newer scripts/wheels 2>/dev/null)" ] ||
+      [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}${BNLAB_CUDA_ARCHITECTURES:-}${BNLAB_TORCH_VERSION:-}" ] ||
       ! (source build/toolchain.env && [ -x "$BNLAB_INTERPRETER" ] && { [ -z "${BNLAB_LEAN:-}" ] || ! wants_cuda; }); then
     scripts/setup.sh
   fi

@@ -5,6 +5,7 @@ ninja's lines, and what scripts/test.sh builds and counts. Stand-ins take the pl
   python3 tests/scripts_test.py
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -71,35 +72,47 @@ class Run(Scripts):
 class SetUp(Scripts):
     """What set-up would fetch, into a clone where nothing is."""
 
-    FEW = "cuda-toolkit[cudart,cupti]=="
+    LOCK = ("uv==1 --hash=sha256:aa  # uv\n" "torch==2.11.0 --hash=sha256:bb  # first\n"
+            "cuda-toolkit==13.0.2 --hash=sha256:cc  # first\n" "sympy==1 --hash=sha256:dd  # cuda\n")
 
     def setUp(self):
         super().setUp()
         for file in ("stages.sh", "versions.sh"):
             shutil.copy(SCRIPTS / file, self.clone / "scripts")
+        self.write(self.clone / "scripts/wheels/torch-2.11.0.lock", self.LOCK)
 
     def wheels(self, **variables):
-        """Those that are missing, in one line."""
+        """The groups of the lock file that are missing."""
         _, lines = self.call("setup.sh", "--check", place=self.elsewhere, **variables)
-        return "".join(line for line in lines if "Python wheels" in line)
+        missing = [line for line in lines if "Python wheels" in line]
+        return missing[0].split("Python wheels ")[1].split(" of ")[0] if missing else ""
 
     def test_without_cuda_few_wheels_are_fetched(self):
-        self.assertIn(self.FEW, self.wheels(BNLAB_CUDA="off"))
+        self.assertEqual(self.wheels(BNLAB_CUDA="off"), "first")
 
     def test_whoever_asks_for_cuda_gets_them_all(self):
-        for asked in ({"BNLAB_CUDA": "on"}, {"BNLAB_CUDA_TOOLKIT": "wheels"}):
-            missing = self.wheels(**asked)
-            self.assertIn("wheels torch==", missing)
-            self.assertNotIn(self.FEW, missing)
-        self.assertIn("cuda-toolkit[nvcc", missing)
+        self.assertIn("first cuda", self.wheels(BNLAB_CUDA="on"))
+        self.assertEqual(self.wheels(BNLAB_CUDA_TOOLKIT="wheels"), "first cuda nvcc")
 
     def test_the_few_are_not_all_and_all_serve_who_needs_few(self):
-        few = self.wheels(BNLAB_CUDA="off").split("wheels ")[1].removesuffix(" in .venv")
-        self.write(self.clone / ".venv/bnlab-wheels", few + "\n")
+        of_lock = hashlib.sha256(self.LOCK.encode()).hexdigest()
+        self.write(self.clone / ".venv/bnlab-wheels", f"first {of_lock}\n")
         self.assertEqual(self.wheels(BNLAB_CUDA="off"), "")
-        self.assertIn("wheels torch==", self.wheels(BNLAB_CUDA="on"))
-        self.write(self.clone / ".venv/bnlab-wheels", few.split(" ", 1)[1] + "\n")
+        self.assertIn("first cuda", self.wheels(BNLAB_CUDA="on"))
+        self.write(self.clone / ".venv/bnlab-wheels", f"first cuda nvcc {of_lock}\n")
         self.assertEqual(self.wheels(BNLAB_CUDA="off"), "")
+        self.write(self.clone / "scripts/wheels/torch-2.11.0.lock", self.LOCK + "# more\n")
+        self.assertIn("first", self.wheels(BNLAB_CUDA="off"))
+
+    def test_a_version_without_a_lock_file_is_answered_by_the_line_that_writes_it(self):
+        status, lines = self.call("setup.sh", place=self.elsewhere, BNLAB_TORCH_VERSION="9.9.9")
+        self.assertEqual((status, len(lines)), (3, 1))
+        self.assertIn("BNLAB_TORCH_VERSION=9.9.9 scripts/lock.sh", lines[0])
+
+    def test_every_wheel_that_is_fetched_has_a_hash_and_a_group(self):
+        for lock in (SCRIPTS / "wheels").glob("torch-*.lock"):
+            for line in lock.read_text(encoding="utf-8").splitlines():
+                self.assertRegex(line, r"^[\w.-]+==\S+ (; .* )?--hash=sha256:[0-9a-f]{64}.*  # (uv|first|cuda|nvcc|tests)$")
 
 
 class Build(Scripts):

@@ -25,7 +25,7 @@ constexpr int kOthers = 75;      // the rest belongs to other processes
 constexpr int kInterrupted = 130;
 }  // namespace exit_code
 
-std::string program_version();  // "bnlab 1.0.0 (1f3a9c2)"
+std::string program_version();  // "bnlab 2.0.0 (1f3a9c2)"
 std::string exit_codes_text();
 
 // The program while its command line is being understood.

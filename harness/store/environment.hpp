@@ -8,7 +8,7 @@
 namespace bnlab {
 
 // Which code computed, of this build, from the header that cmake/write_revision.cmake writes: {"version":
-// "1.0.0", "git": "abc1234" or null, "dirty": false, "fingerprint": "7c59f3a02712cc76"}. The fingerprint
+// "2.0.0", "git": "abc1234" or null, "dirty": false, "fingerprint": "7c59f3a02712cc76"}. The fingerprint
 // covers the tokens of all sources that any run computes with: where it differs, sources have
 // changed, which may mean nothing.
 Json code_version();
