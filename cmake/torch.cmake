@@ -37,7 +37,6 @@ else()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES 80)  # and newer ones, for which the driver translates
   endif()
-  set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 cannot express C++20 for nvcc
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch's
   enable_language(CUDA)
   find_library(CUDA_RUNTIME cudart HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
@@ -45,7 +44,8 @@ else()
   add_library(bnlab_cuda INTERFACE)
   target_include_directories(bnlab_cuda SYSTEM INTERFACE ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_definitions(bnlab_cuda INTERFACE USE_C10D_NCCL)
-  target_compile_options(bnlab_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --expt-extended-lambda>)
+  target_compile_options(bnlab_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr
+                         --expt-extended-lambda>)  # CMake 3.25 cannot express C++20 for nvcc
   # tests/simgpu links programs with another runtime.
   set(runtime $<TARGET_PROPERTY:BNLAB_CUDA_RUNTIME>)
   list(APPEND bnlab_libraries ${torch_cuda} ${bnlab_libtorch}/lib/libc10_cuda.so $<IF:$<BOOL:${runtime}>,${runtime},${CUDA_RUNTIME}>)
