@@ -39,13 +39,13 @@ else()
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch's
   enable_language(CUDA)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # which CMake 3.25 does not know for nvcc
   find_library(CUDA_RUNTIME cudart HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
   cmake_path(NORMAL_PATH NCCL_INCLUDE)
   add_library(bnlab_cuda INTERFACE)
   target_include_directories(bnlab_cuda SYSTEM INTERFACE ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_definitions(bnlab_cuda INTERFACE USE_C10D_NCCL)
-  target_compile_options(bnlab_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr
-                         --expt-extended-lambda>)  # CMake 3.25 cannot express C++20 for nvcc
+  target_compile_options(bnlab_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --expt-extended-lambda>)
   # tests/simgpu links programs with another runtime.
   set(runtime $<TARGET_PROPERTY:BNLAB_CUDA_RUNTIME>)
   list(APPEND bnlab_libraries ${torch_cuda} ${bnlab_libtorch}/lib/libc10_cuda.so $<IF:$<BOOL:${runtime}>,${runtime},${CUDA_RUNTIME}>)
