@@ -16,22 +16,19 @@ export BNLAB_PYTHON=$BNLAB_INTERPRETER
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
-report() {
-  "$BNLAB_PROGRAM" report "$1" "${@:2}"
-}
-
+names=()
 for page in results/*/README.md; do
   name=$(basename "$(dirname "$page")")
-  if [ -x "results/$name/publish.sh" ]; then
-    "results/$name/publish.sh"
-    continue
-  fi
-  report "$name" --into "$page"
+  if [ -x "results/$name/publish.sh" ]; then "results/$name/publish.sh"; else names+=("$name"); fi
+done
+"$BNLAB_PROGRAM" report "${names[@]}" --into results
+"$BNLAB_PROGRAM" report "${names[@]}" --format json --into "$scratch"
+for name in "${names[@]}"; do
   figures=("results/$name/figures"/*.csv)
   [ -e "${figures[0]}" ] || continue
   find "results/$name/figures" -name '*.png' ! -name contact_sheet.png -delete  # those that the page shows are drawn again
   figures=("${figures[@]##*/}")
-  scripts/plot.sh "results/$name" --figures "${figures[@]%.csv}"
+  "$BNLAB_PYTHON" -B scripts/figures --out "results/$name/figures" --figures "${figures[@]%.csv}" <"$scratch/$name.json"
 done
 # The specs of the questions, one per line, that have an answer.
 answered() {
@@ -49,12 +46,10 @@ grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
 
 # figure NAME: draws one of README.md, of the reports of the experiments that it names.
 figure() {
-  local name reports=()
-  for name in $("$BNLAB_PYTHON" -B "scripts/figures/$1.py" --names); do
-    report "$name" --format json > "$scratch/$name.json"
-    reports+=("$scratch/$name.json")
-  done
-  "$BNLAB_PYTHON" -B "scripts/figures/$1.py" "${reports[@]}" --out results
+  local names
+  read -ra names < <("$BNLAB_PYTHON" -B "scripts/figures/$1.py" --names)
+  names=("${names[@]/#/$scratch/}")
+  "$BNLAB_PYTHON" -B "scripts/figures/$1.py" "${names[@]/%/.json}" --out results
 }
 figure headline
 figure price

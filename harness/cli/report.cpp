@@ -20,9 +20,9 @@ namespace {
 
 struct ReportRequest {
   std::string spec;
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides;  // and further specs, which have no "="
   std::string results = "results";
-  std::string format = "text";
+  std::string format;
   std::string into;
   std::string baseline;
   std::string probe;
@@ -63,50 +63,95 @@ ExperimentReport report_of(const Experiment& experiment, const std::vector<Recor
   return report;
 }
 
-int report(const ReportRequest& asked) {
+void tell_other_runs(const ReportRequest& request, const Experiment& experiment, const RunCounts& counts) {
+  if (counts.others == 0) return;
+  const std::filesystem::path folder = experiment_folder(request.results, experiment.name);
+  const Json kept = std::filesystem::exists(folder / kSpecFile) ? read_json(folder / kSpecFile) : Json();
+  std::cerr << "note: " << counts.others << (counts.others == 1 ? " finished run" : " finished runs")
+            << kOfOtherSpecs
+            << (kept.is_null() || kept == experiment.asked
+                    ? ""
+                    : "; the spec that was run last: " + shell_command("bnlab report", {folder.string()}))
+            << "\n";
+}
+
+std::string no_runs_yet(const ReportRequest& asked, const Experiment& experiment) {
+  std::vector<std::string> words = {asked.spec};
+  words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
+  if (asked.results != ReportRequest().results) words.insert(words.end(), {"--results", asked.results});
+  return "no runs yet; start them: " + shell_command("bnlab run", words) + "\n" +
+         (experiment.tuning ? wrapped("Not tuned yet: " + experiment.tuning->sentence() + ".") : "");
+}
+
+std::string text_of(const ExperimentReport& report, const std::vector<Record>& records,
+                    const std::filesystem::path& figures, const std::string& format) {
+  if (format == "json") return report_json(report).dump(2) + "\n";
+  if (format == "html") return report_html(report, records, figures);
+  return format == "markdown" ? report_markdown(report) : report_text(report);
+}
+
+// Prints the report of one spec, or puts it where --into says.
+void report_one(const ReportRequest& asked) {
   ReportRequest request = asked;
   const Experiment experiment = load_asked(request.spec, request.results, request.overrides);
   std::vector<std::string> problems;
   const std::vector<Record> records = list_records(request.results, experiment.name, &problems);
   for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
-  const std::filesystem::path folder = experiment_folder(request.results, experiment.name);
-  const Json kept = std::filesystem::exists(folder / kSpecFile) ? read_json(folder / kSpecFile) : Json();
   const RunCounts counts = count_runs(experiment, records);
-  if (counts.others > 0) {
-    std::cerr << "note: " << counts.others << (counts.others == 1 ? " finished run" : " finished runs")
-              << kOfOtherSpecs
-              << (kept.is_null() || kept == experiment.asked
-                      ? ""
-                      : "; the spec that was run last: " + shell_command("bnlab report", {folder.string()}))
-              << "\n";
-  }
-  if (request.format == "csv") {
-    if (!request.probe.empty())
-      throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
-    std::cout << report_csv(experiment, records);
-    return exit_code::kOk;
+  tell_other_runs(request, experiment, counts);
+  const bool is_folder = std::filesystem::is_directory(request.into);
+  if (!request.into.empty() && request.format.empty()) {
+    const std::filesystem::path page =
+        is_folder ? std::filesystem::path(request.into) / experiment.name / "README.md"
+                  : std::filesystem::path(request.into);
+    const ExperimentReport made = report_of(experiment, records, request);
+    replace_between_markers(page, {{"summary:" + experiment.name, summary_markdown(made)},
+                                   {"table:" + experiment.name, tables_markdown(made)}});
+    std::cerr << "wrote the tables of " << experiment.name << " into " << page.string() << "\n";
+    return;
   }
   const bool is_settled = experiment.tuning && experiment.tuning->is_settled();
-  if (counts.outcomes.empty() && request.format == "text" && request.into.empty() && request.probe.empty() &&
-      !is_settled) {
-    std::vector<std::string> words = {request.spec};
-    words.insert(words.end(), request.overrides.begin(), request.overrides.end());
-    if (asked.results != ReportRequest().results) words.insert(words.end(), {"--results", asked.results});
-    std::cout << "no runs yet; start them: " << shell_command("bnlab run", words) << "\n"
-              << (experiment.tuning ? wrapped("Not tuned yet: " + experiment.tuning->sentence() + ".") : "");
-    return exit_code::kOk;
+  std::string text;
+  if (request.format == "csv")
+    text = report_csv(experiment, records);
+  else if (counts.outcomes.empty() && (request.format.empty() || request.format == "text") &&
+           request.probe.empty() && !is_settled)
+    text = no_runs_yet(asked, experiment);
+  else
+    text = text_of(report_of(experiment, records, request), records,
+                   experiment_folder(request.results, experiment.name) / "figures", request.format);
+  if (!is_folder) {
+    std::cout << text;
+    return;
   }
-  const ExperimentReport made = report_of(experiment, records, request);
-  if (!request.into.empty()) {
-    replace_between_markers(request.into, {{"summary:" + experiment.name, summary_markdown(made)},
-                                           {"table:" + experiment.name, tables_markdown(made)}});
-    std::cerr << "wrote the tables of " << experiment.name << " into " << request.into << "\n";
-  } else if (request.format == "json") {
-    std::cout << report_json(made).dump(2) << "\n";
-  } else if (request.format == "html") {
-    std::cout << report_html(made, records, folder / "figures");
-  } else {
-    std::cout << (request.format == "markdown" ? report_markdown(made) : report_text(made));
+  const std::string suffix = request.format == "text"       ? "txt"
+                             : request.format == "markdown" ? "md"
+                                                            : request.format;
+  write_atomically(std::filesystem::path(request.into) / (experiment.name + "." + suffix), text);
+}
+
+int report(const ReportRequest& asked) {
+  ReportRequest request = asked;
+  std::vector<std::string> specs = {asked.spec};
+  std::erase_if(request.overrides, [&](const std::string& word) {
+    const bool is_spec = word.find('=') == std::string::npos;
+    if (is_spec) specs.push_back(word);
+    return is_spec;
+  });
+  if (request.format == "csv" && !request.probe.empty())
+    throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
+  const bool is_folder = std::filesystem::is_directory(request.into);
+  if (!request.into.empty() && !is_folder && !request.format.empty())
+    throw Error(Error::Kind::usage, "--format " + request.format + ": " + request.into +
+                                        " takes tables as Markdown; of a folder each report becomes a file");
+  const bool is_whole = request.format == "json" || request.format == "csv" || request.format == "html";
+  if (specs.size() > 1 && is_whole && !is_folder)
+    throw Error(Error::Kind::usage, "--format " + request.format +
+                                        " of several specs: expected --into FOLDER, where each becomes a file");
+  for (const std::string& spec : specs) {
+    if (spec != specs.front() && request.into.empty()) std::cout << "\n";
+    request.spec = spec;
+    report_one(request);
   }
   return exit_code::kOk;
 }
@@ -122,10 +167,13 @@ void add_report(Program& program) {
                   "  bnlab report tradeoff steps=10          of bnlab run tradeoff steps=10\n"
                   "  bnlab report tradeoff --baseline averaged\n"
                   "  bnlab report tradeoff --probe probe.json\n"
-                  "  bnlab report tradeoff --into results/tradeoff/README.md",
+                  "  bnlab report tradeoff --into results/tradeoff/README.md\n"
+                  "  bnlab report tradeoff memory --format json --into /tmp",
                   report);
   add_spec(command, request.spec);
-  add_overrides(command, request.overrides);
+  command.add_option(
+      "KEY=VALUE", request.overrides,
+      "Keys of the spec to set otherwise, such as steps=10; words without = are further specs");
   command
       .add_option(
           "--format", request.format,
@@ -137,9 +185,9 @@ void add_report(Program& program) {
       .add_option(
           "--into", request.into,
           "Put the main table into a file, between the lines <!-- summary:NAME --> and <!-- end -->, and all "
-          "tables with their notes between <!-- table:NAME --> and <!-- end -->")
-      ->type_name("FILE")
-      ->excludes("--format");
+          "tables with their notes between <!-- table:NAME --> and <!-- end -->. A folder: into its "
+          "NAME/README.md, or with --format the report as NAME.json")
+      ->type_name("FILE");
   command
       .add_option(
           "--baseline", request.baseline,

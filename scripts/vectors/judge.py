@@ -251,6 +251,8 @@ def main():
             implementation = named(text)
         except (OSError, ImportError, ValueError) as problem:
             sys.exit(f"{text}: {problem}")
+        if hasattr(implementation, "ask"):
+            implementation.ask(cases)
         verdicts = {case.name: judge(case, implementation) for case in cases}
         results.append({"text": implementation.text, "date": datetime.date.today().isoformat(), "verdicts": verdicts})
         n = counts(verdicts)

@@ -367,6 +367,29 @@ TEST_F(ReportCommand, OfNothingSaysWhatStartsTheRuns) {
             "fake");
 }
 
+TEST_F(ReportCommand, OfSeveralSpecsGoesIntoAFolder) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  const std::string other = scratch_ / "other.json", folder = scratch_ / "pages";
+  std::filesystem::copy_file(spec, other);
+  for (const std::string& each : {spec, other}) call_with_results({"run", each});
+  std::filesystem::create_directories(folder + "/fake");
+  std::filesystem::create_directories(folder + "/other");
+  for (const std::string name : {"fake", "other"}) {
+    const std::string page = "<!-- summary:" + name + " -->\n<!-- end -->\n<!-- table:" + name + " -->\n<!-- end -->\n";
+    std::ofstream(folder + "/" + name + "/README.md") << page;
+  }
+  const Answer tables = call_with_results({"report", spec, other, "--into", folder});
+  EXPECT_EQ(tables.code, 0) << tables.err;
+  EXPECT_EQ(call_with_results({"report", spec, other, "--into", folder, "--format", "json"}).code, 0);
+  for (const std::string name : {"fake", "other"}) {
+    EXPECT_TRUE(has(read_text(folder + "/" + name + "/README.md"), "| strategy |")) << name;
+    EXPECT_EQ(read_json(folder + "/" + name + ".json").at("experiment"), name);
+  }
+  EXPECT_TRUE(has(call_with_results({"report", spec, other, "--format", "json"}).err, "expected --into FOLDER"));
+  const std::string both = call_with_results({"report", spec, other}).out;
+  EXPECT_EQ(both, call_with_results({"report", spec}).out + "\n" + call_with_results({"report", other}).out);
+}
+
 using DoctorCommand = OnResults;
 
 TEST_F(DoctorCommand, TellsWhatIsThere) {

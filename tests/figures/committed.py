@@ -20,13 +20,19 @@ def _bnlab(*words):
 
 
 @functools.cache
-def bnlab_page(name):
-    """The committed page with what `bnlab report NAME --into PAGE` writes into it."""
+def _pages():
+    """By experiment: the committed page with what `bnlab report NAME --into results` writes into it."""
     with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "page.md"
-        page.write_text(page_of(name), encoding="utf-8")
-        _bnlab("report", name, "--into", page)
-        return page.read_text(encoding="utf-8")
+        pages = {name: Path(folder) / name / "README.md" for name in EXPERIMENTS}
+        for name, page in pages.items():
+            page.parent.mkdir()
+            page.write_text(page_of(name), encoding="utf-8")
+        _bnlab("report", *EXPERIMENTS, "--into", folder)
+        return {name: page.read_text(encoding="utf-8") for name, page in pages.items()}
+
+
+def bnlab_page(name):
+    return _pages()[name]
 
 
 def table_in(page, name):
@@ -34,8 +40,15 @@ def table_in(page, name):
 
 
 @functools.cache
-def bnlab_report(name, form):
-    return _bnlab("report", name, "--format", form)
+def _reports():
+    """By experiment: its report as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        _bnlab("report", *EXPERIMENTS, "--format", "json", "--into", folder)
+        return {file.stem: file.read_text(encoding="utf-8") for file in Path(folder).glob("*.json")}
+
+
+def bnlab_report(name):
+    return _reports()[name]
 
 
 def page_of(name):

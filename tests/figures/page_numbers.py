@@ -157,7 +157,7 @@ def _sentence_at(place, block):
 
 @functools.cache
 def committed_facts(name):
-    return facts_of(json.loads(bnlab_report(name, "json")))
+    return facts_of(json.loads(bnlab_report(name)))
 
 
 def committed_page(name):

@@ -57,7 +57,7 @@ class Marks(unittest.TestCase):
 class CommittedHeadline(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.found = {row.experiment: reports.read(io.StringIO(bnlab_report(row.experiment, "json"))) for row in headline.ROWS}
+        cls.found = {row.experiment: reports.read(io.StringIO(bnlab_report(row.experiment))) for row in headline.ROWS}
 
     def test_the_figure_shows_what_the_records_give(self):
         style.apply()

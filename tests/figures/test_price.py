@@ -66,7 +66,7 @@ class CommittedPrice(unittest.TestCase):
     def test_the_figure_shows_what_the_records_give(self):
         style.apply()
         with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
-            price.drawing.save(price.draw(*(reports.read(io.StringIO(bnlab_report(name, "json"))) for name in price.NAMES)), Path(out, "price"))
+            price.drawing.save(price.draw(*(reports.read(io.StringIO(bnlab_report(name))) for name in price.NAMES)), Path(out, "price"))
             self.assertEqual(*(Path(folder, "price.csv").read_text(encoding="utf-8") for folder in (out, ROOT / "results")))
             self.assertEqual(*(re.findall("<text [^>]*>([^<]*)", Path(folder, "price.svg").read_text(encoding="utf-8"))
                                for folder in (out, ROOT / "results")))

@@ -52,7 +52,7 @@ class CommittedResults(unittest.TestCase):
             figures = sorted(file.stem for file in (ROOT / "results" / name / "figures").glob("*.csv"))
             if not figures:
                 continue
-            report = reports.read(io.StringIO(bnlab_report(name, "json")))
+            report = reports.read(io.StringIO(bnlab_report(name)))
             style.apply()
             with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()), \
                     mock.patch.object(style, "save_picture", return_value=[]):  # the numbers are compared, in the CSV
@@ -73,7 +73,7 @@ class CommittedResults(unittest.TestCase):
             self.assertEqual(table[key]["relative to per_tower"], f"{float(row['relative_images_per_s']):.2f}", key)
 
     def test_no_verdict_on_fewer_than_six_seeds(self):
-        contrasts = [contrast for name in EXPERIMENTS for contrast in json.loads(bnlab_report(name, "json"))["contrasts"]]
+        contrasts = [contrast for name in EXPERIMENTS for contrast in json.loads(bnlab_report(name))["contrasts"]]
         few = {contrast["verdict"] for contrast in contrasts if contrast["difference"]["n"] < 6}
         self.assertTrue(few and few <= {"direction: above", "direction: below", "undecided"}, few)
         self.assertIn("better", {contrast["verdict"] for contrast in contrasts})

@@ -5,6 +5,7 @@ harness/embed/own_network.md.)
   BNLAB_PROGRAM=build/release/bnlab BNLAB_OF_PAGE=build/release/tests/pages/bnlab_of_page python3 tests/pages/test_pages.py
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -26,6 +27,11 @@ PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "experiment
 
 def said(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+@functools.cache
+def help_of(command):
+    return said(PROGRAM, command, "--help")
 
 
 class Pages(unittest.TestCase):
@@ -73,7 +79,7 @@ class Pages(unittest.TestCase):
             self.has_help(re.split(r" && |; | ", command.partition(" SPEC steps")[0]), command)
 
     def has_help(self, words, command):
-        told = said(PROGRAM, words[0], "--help")
+        told = help_of(words[0])
         self.assertEqual(told.returncode, 0, command)
         self.assertEqual([word for word in words if word.startswith("--") and word not in told.stdout], [], command)
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Callable
+from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -24,6 +25,14 @@ class Peer:
     images: int = 3  # a norm that sees one value per image has something to normalise
     rows_per_sample: int = 1
     strategy: object = "sync"  # as a spec names it
+
+
+def built(build):
+    """The module without the weights that PyTorch would draw: `randomised` puts others there."""
+    def undrawn(tensor, *_, **__):
+        return tensor
+    with mock.patch.object(torch.Tensor, "uniform_", undrawn), mock.patch.object(torch.Tensor, "normal_", undrawn):
+        return build()
 
 
 def randomised(module, dtype, seed=0):
@@ -78,9 +87,10 @@ def expected_answer(module, inputs, training, rows_per_sample=1):
 
 
 def bnlab_answer(peer, state, inputs, training, folder):
-    """(tensors, what bnlab says of the weights)"""
+    """(tensors, what bnlab says of the weights). A folder is for one state."""
     weights, images, out = (str(Path(folder) / f"{name}.safetensors") for name in ("weights", "images", "answer"))
-    save_file({name: tensor.contiguous() for name, tensor in state.items()}, weights)
+    if not Path(weights).exists():
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, weights)
     save_file({name: tensor.contiguous() for name, tensor in inputs.items()}, images)
     done = subprocess.run([PROGRAM, "forward", weights, "--model", json.dumps(peer.model),
                            "--strategy", peer.strategy if isinstance(peer.strategy, str) else json.dumps(peer.strategy),

@@ -12,6 +12,7 @@ Exit status 77, which ctest reports as skipped, where the peers are not installe
 """
 
 import dataclasses
+import functools
 import json
 import subprocess
 import sys
@@ -28,22 +29,38 @@ except ImportError as error:
     print(f"SKIPPED: the comparison with other implementations, because {error}; scripts/peers.sh installs them")
     sys.exit(77)
 
-from comparing import COUNTER, PROGRAM, bnlab_answer, distance_of_gradients, expected_answer, largest_differences, randomised
+from comparing import COUNTER, PROGRAM, bnlab_answer, built, distance_of_gradients, expected_answer, largest_differences, randomised
 from networks import PEERS, WHOLE
 
 BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4}
 FLOAT32_GRADIENTS = 1e-1  # as one vector
 
 
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def setUpModule():
+    unittest.addModuleCleanup(FOLDER.cleanup)
+
+
+@functools.lru_cache(maxsize=1)  # the cases of a network and precision follow each other
+def weights_of(build, dtype):
+    """(module, its state), whose file bnlab_answer leaves in FOLDER."""
+    for file in Path(FOLDER.name).iterdir():
+        file.unlink()
+    module = randomised(built(build), dtype)
+    return module, {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
 class Comparison(unittest.TestCase):
     def compare(self, peer, dtype, training):
-        module = randomised(peer.build(), dtype)
-        state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+        module, state = weights_of(peer.build, dtype)
+        module.load_state_dict(state)
+        module.zero_grad()
         torch.manual_seed(1)
         inputs = {"images": torch.randn(peer.images, 3, *peer.size, dtype=torch.float64).to(dtype)}
         expected = expected_answer(module, inputs, training, peer.rows_per_sample)
-        with tempfile.TemporaryDirectory() as folder:
-            found, note = bnlab_answer(peer, state, inputs, training, folder)
+        found, note = bnlab_answer(peer, state, inputs, training, FOLDER.name)
         counters = sum(name.endswith(COUNTER) for name in state)
         self.assertEqual(note, f"init_from: {len(state) - counters} tensors used" +
                          (f", {counters} left ({counters} {COUNTER})" if counters else ""))

@@ -21,7 +21,7 @@ sys.path += [str(ROOT / "scripts/python"), str(ROOT / "tests/peers")]
 
 try:
     import torch
-    from comparing import COUNTER, PROGRAM, Peer, bnlab_answer, expected_answer, largest_differences, randomised
+    from comparing import COUNTER, PROGRAM, Peer, bnlab_answer, built, expected_answer, largest_differences, randomised
     from safetensors.torch import load_file, save_file
 except ImportError as error:
     print(f"SKIPPED: the networks of scripts/python, because {error}; scripts/peers.sh installs what is needed")
@@ -75,7 +75,7 @@ def with_strategy(peer, strategy):
 
 class Twins(unittest.TestCase):
     def compare(self, peer):
-        module = randomised(peer.build(), torch.float64)
+        module = randomised(built(peer.build), torch.float64)
         state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         torch.manual_seed(1)
         inputs = {"images": torch.randn(peer.images, 3, *peer.size, dtype=torch.float64)}

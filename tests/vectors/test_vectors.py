@@ -5,6 +5,7 @@ and each mistake is failed by the cases that say they catch it.
   BNLAB_PROGRAM=build/release/bnlab .venv/bin/python tests/vectors/test_vectors.py
 """
 
+import copy
 import os
 import pathlib
 import subprocess
@@ -118,7 +119,21 @@ class Vectors(unittest.TestCase):
 
     def test_the_program_passes(self):
         os.environ["BNLAB_PROGRAM"] = PROGRAM
-        self.check_passes(programs.bnlab_program(), [case for case in self.cases if case.dtype in ("float64", "bfloat16")])
+        program = programs.bnlab_program()
+        cases = [case for case in self.cases if case.dtype in ("float64", "bfloat16")]
+        program.ask(cases)
+        self.check_passes(program, cases)
+
+    def test_the_program_asked_for_many_cases_answers_each_as_alone(self):
+        first, last = [case for case in self.cases if case.name.startswith("momentum_1/")][:2]
+        refused = copy.copy(first)
+        refused.name, refused.momentum = "refused", 7
+        together, alone = programs.bnlab_program(), programs.bnlab_program()
+        together.ask([first, refused, last])
+        self.assertIn("momentum", str(together.known["refused"]))
+        self.assertRaises(RuntimeError, together, refused)
+        alone(last)
+        self.assertEqual(together.known[last.name], alone.known[last.name])
 
     def test_the_answers_that_the_library_leaves_pass(self):
         file = pathlib.Path(self.folder.name) / "answers.safetensors"
