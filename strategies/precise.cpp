@@ -65,8 +65,8 @@ const Registered<Strategy> entry{
                 "evaluation: y = gamma (x - m) / sqrt(v + eps) + beta; then the training pair comes back",
      .exchanges = "as the base; before an evaluation: as its forward passes, and 1 for all sites",
      .use =
-         "when running averages lag behind the weights: few steps, a small momentum, a large learning rate, "
-         "towers that see different data",
+         "when running averages lag behind the weights: few steps, a small momentum, a large rate, different "
+         "data on towers",
      .limits = "every evaluation costs `batches` forward passes; training itself stays that of the base"},
     make<Strategy, Precise>};
 

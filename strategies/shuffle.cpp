@@ -74,8 +74,8 @@ const Registered<Strategy> entry{
                 "running <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = saved_tower",
      .exchanges =
          "none at a site; per step 1 forward (images), and 1 forward and 1 backward per map of features",
-     .use = "when neighbouring samples are alike (frames of a clip, sorted shards), so that a tower's own "
-            "samples would not stand for the batch",
+     .use = "when neighbouring samples are alike (frames of a clip, sorted shards): a tower's own do not "
+            "stand for the batch",
      .limits = "a tower still has only its own few values to normalise by; whole images and feature maps "
                "travel; all towers need the same image size"},
     make<Strategy, Shuffle>};

@@ -45,6 +45,7 @@ def draw_all(report, out, only=(), png=False):
             name = figure.__name__ + ("-" + re.sub(r"[^A-Za-z0-9.]+", "_", condition) if condition else "")
             if only and figure.__name__ not in only and name not in only:
                 continue
+            style.Page.title = report.title_on_page(name)
             try:
                 drawn = figure.draw(report, cells, condition, styles)
             except drawing.Nothing as reason:

@@ -15,7 +15,7 @@ from report import grouping_text, images_per_tower
 PANEL_KEYS = ("shards",)  # axes of the matrix that get panels here, where other figures are drawn once per value
 _LOOKS = {"saved": (style.BLACK, "o"), "mean": (style.ORANGE, "d"), "pooled": (style.BLUE, "s"),
           "precise": (style.GREEN, "^"), "batch": (style.SKY, "v"), "ema": (style.PURPLE, "P")}
-_STATISTICS = {"saved": "saved", "mean": "mean over the towers", "pooled": "pooled over the towers", "precise": "recomputed",
+_STATISTICS = {"saved": "saved", "mean": "mean over the GPUs", "pooled": "pooled over the GPUs", "precise": "recomputed",
                "batch": "the test batch's own", "ema": "saved, with averaged weights"}
 _TOWERS = (style.VERMILION, "<>*pXh8")  # colour of tower:K, and a marker for each
 _COLUMNS = 3
@@ -96,7 +96,7 @@ def look(population, populations):
 
 
 def statistics_of(population):
-    return _STATISTICS.get(population) or population.replace("tower:", "tower ")
+    return _STATISTICS.get(population) or population.replace("tower:", "GPU ")
 
 
 def legend(populations):

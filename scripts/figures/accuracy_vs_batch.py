@@ -23,7 +23,7 @@ def draw(report, cells, condition, styles):
         raise Nothing("no run ended with a result")
     batches = sorted({images_per_tower(cell.grouping) for cell in touched})
     if len(batches) < 2:
-        raise Nothing(f"only one batch size, {batches[0]:g} images per tower; a line needs two")
+        raise Nothing(f"only one batch size, {batches[0]:g} images per GPU; a line needs two")
     if len(batches) < len({cell.grouping for cell in touched}):
         raise Nothing("the towers, or how even their batches are, vary at one batch size: no single line per strategy")
     if reports.never_saved(touched):
@@ -55,7 +55,7 @@ def draw(report, cells, condition, styles):
         axes.set_xticks(batches, [f"{batch:g}" for batch in batches])
         axes.set_xticks([], minor=True)
         axes.set_xlim(low, high)
-        axes.set_xlabel(f"{report.samples} per tower")
+        axes.set_xlabel(f"{report.samples} per GPU")
         if len(populations) > 1:
             axes.set_title(_STATISTICS[population], loc="left", color=style.GREY)
     layout.fit(all_axes[0][0], rows)
@@ -137,7 +137,7 @@ def _sentence(cells, batches, headline, samples):
         return {cell.strategy: cell.value("saved").mean for cell in here if of is None or cell.strategy in of}
 
     first = at(batches[0])
-    where = f"{batches[0]:g} {samples if batches[0] != 1 else samples[:-1]} per tower"
+    where = f"{batches[0]:g} {samples if batches[0] != 1 else samples[:-1]} per GPU"
     if not first:
         return f"With {where} no run ended well."
     ends = sorted({max(first, key=first.get): None, min(first, key=first.get): None}, key=first.get, reverse=True)

@@ -1,6 +1,6 @@
 """The page that every figure stands on (title above, panels, caption below), and marks and labels that do not overlap.
 
-The title states what the figure shows; the caption has one line: whose numbers they are, of how many seeds, and what is missing.
+The title states what the figure shows, in the words of the page that shows it; the caption has one line: whose numbers they are, of how many seeds, and what is missing.
 """
 
 import functools
@@ -80,7 +80,7 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
                for named, columns in ((legend, _legend_columns(list(legend or ()), width)), (references, 1)) if named]
     bottom = len(lines) * _LINE + 2 * _MARGIN if lines else 0
     font = {"size": style.TEXT + 0.5, "weight": "bold"}
-    titles = [] if style.Page.bare else _wrap(title.removesuffix("."), width - 2 * _MARGIN, **font)
+    titles = [] if style.Page.bare else _wrap((style.Page.title or title).removesuffix("."), width - 2 * _MARGIN, **font)
     title_height = 0.15 + _TITLE * len(titles) if titles else 0
     top = title_height + (0.06 + sum(lines for _, _, lines in legends) if legends else 0)
     height = top + panel_height + bottom

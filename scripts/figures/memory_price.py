@@ -38,7 +38,7 @@ def draw(report, cells, condition, styles):
         drawn += _draw_panel(axes, quantity, rows, names, strategies, styles)
     first = all_axes[0][0]
     first.set_yticks(range(len(ways)), list(names.values()))
-    first.set_ylabel(f"towers x {report.samples} per tower")
+    first.set_ylabel(f"GPUs x {report.samples} per GPU")
     first.set_ylim(len(ways) - 0.5, -0.5)
     return Drawing(figure, drawn, sentence)
 

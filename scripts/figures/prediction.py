@@ -36,8 +36,8 @@ def draw(points):
     labels = list(dict.fromkeys(point["strategy"] for point in points))
     styles, names = style.styles_of(labels), style.names(labels, words=True)
     ranks = sorted({point["ranks"] for point in points})
-    sentence = _sentence(points, names)
-    figure, axes = layout.new_page(sentence, "Predicted by bnlab cost from published clusters; lines: its intervals; at the right: ms per step.",
+    sentence = _sentence(points)
+    figure, axes = layout.new_page(sentence, "Predicted from published clusters and a measured step; lines: intervals; at the right: ms per step.",
                                    style.DOUBLE, 0.45 + 0.2 * (len(labels) + 0.6) * len(ranks),
                                    legend={names[label]: styles[label]._replace(dash="") for label in labels})
     at, places = axes[0][0], {}
@@ -60,10 +60,13 @@ def draw(points):
     return Drawing(figure, points, sentence)
 
 
-def _sentence(points, names):
-    most = max(point["ranks"] for point in points)
-    ends = [f"{names[point['strategy']].split(' (')[0]} {point['efficiency']:.2f}" for point in points if point["ranks"] == most]
-    return f"Predicted efficiency on {most:,} GPUs: {', '.join(ends)}."
+def _sentence(points):
+    """What the last strategy keeps of the images/s of the first one."""
+    of = {(point["strategy"], point["ranks"]): point["efficiency"] for point in points}
+    first, last = (style.base_name(points[k]["strategy"]) for k in (0, -1))
+    kept = [f"{of[points[-1]['strategy'], ranks] / of[points[0]['strategy'], ranks]:.2f} on {ranks:,} GPUs"
+            for ranks in dict.fromkeys(point["ranks"] for point in points)]
+    return f"Of the images/s of {first} {last} keeps {', '.join(kept)}, as predicted."
 
 
 def main():

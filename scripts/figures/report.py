@@ -3,6 +3,7 @@ means, intervals, failed and missing runs are computed by bnlab and nowhere else
 """
 
 import json
+import re
 from collections import defaultdict, namedtuple
 
 import style
@@ -41,10 +42,10 @@ def grouping_text(grouping):
 
 
 def grouping_words(grouping, samples):
-    """"8x2: 2 images per tower"."""
+    """"8x2: 2 images per GPU"."""
     batch = grouping.batch
     count = f"{min(batch)} to {max(batch)}" if isinstance(batch, tuple) else batch
-    return f"{grouping_text(grouping)}: {count} {samples[:-1] if count == 1 else samples} per tower"
+    return f"{grouping_text(grouping)}: {count} {samples[:-1] if count == 1 else samples} per GPU"
 
 
 def _quantity(value):
@@ -205,6 +206,11 @@ class Report:
         is_cost = contrast.metric.endswith(("_per_s", "_bytes"))
         name = f"`{' - '.join(contrast.sides)}{at}, " + ("" if is_cost else f"{contrast.metric} {populations}`")
         return self.page.find(name) if name in self.page else len(self.page)
+
+    def title_on_page(self, figure):
+        """What the page says that the figure shows, None where it does not show it: the text of the picture."""
+        found = re.search(rf"!\[([^\]]+)\]\(figures/{re.escape(figure)}\.png\)", self.page)
+        return found and found[1]
 
     def published(self, metric, cells):
         """What others have published of the metric, for comparison with some of these cells: each number once."""

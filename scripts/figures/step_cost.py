@@ -1,6 +1,6 @@
 """What a step of each strategy costs more than one of the baseline: a row per cell, a column per way to exchange.
 
-A row is the mean over the seeds of what a median step takes longer, paired by seed, with its 95 % t interval; at the right
+Columns have one scale. A row is the mean over the seeds of what a median step takes longer, paired by seed, with its 95 % t interval; at the right
 stand the same per exchange, and the images/s relative to the baseline's. Where others have published such a share, a last
 column draws it beside these.
 """
@@ -36,6 +36,9 @@ def draw(report, cells, condition, styles):
         _draw_panel(axes, [row for row in rows if _way(row) == way], places, styles)
         axes.set_title(way, loc="left", color=style.GREY)
         axes.set_xlabel("ms more per step" if known else "milliseconds more per step")
+    low, high = zip(*(axes.get_xlim() for axes in all_axes[0][:len(columns)]))
+    for axes in all_axes[0][:len(columns)]:
+        axes.set_xlim(min(low), max(high))  # one scale, so that their lengths can be compared
     if known:
         _draw_shares(all_axes[0][-1], rows, places, styles, known, report.baseline)
     for axes in all_axes[0]:

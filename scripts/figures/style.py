@@ -125,6 +125,7 @@ def styles_of(labels):
 class Page:
     """What stands around the panels."""
     bare = False  # without title and caption, and as a PDF too: for papers
+    title = None  # where a page has words for the figure
 
 
 def apply(bare=False):

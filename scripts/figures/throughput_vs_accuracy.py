@@ -187,7 +187,7 @@ def _caption(report, cells, ended, rows, points, condition):
     counts = [reports.count_text([getattr(point, name) for point in points]) for name in ("throughput", "accuracy")]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
     return report.caption(cells, [point.accuracy for point in points], condition,
-                          f"towers x {report.samples} per tower: {', '.join(groupings)}",
+                          f"GPUs x {report.samples} per GPU: {', '.join(groupings)}",
                           f"images/s: {counts[0]}" if counts[0] != counts[1] else "",
                           "" if all(point.real for point in points) else "plus signs: emulated, on no front",
                           *reports.throughput_notes(ended, rows))

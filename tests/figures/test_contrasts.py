@@ -51,9 +51,9 @@ class Contrasts(FiguresCase):
         self.assertEqual([file.name for file in self.out.glob("*.csv")], ["contrasts.csv"])
         self.assertEqual([(row["contrast"], row["at"]) for row in self.rows("contrasts", kind="mean")],
                          [("per_tower [mean - tower:0]", f"8x2, shards {shards}") for shards in ("iid", "sorted:class")])
-        self.assertEqual(self.caption("contrasts").count("per_tower (mean over the towers - tower 0)"), 1)  # one heading for both rows
+        self.assertEqual(self.caption("contrasts").count("per_tower (mean over the GPUs - GPU 0)"), 1)  # one heading for both rows
         self.draw_contrasts(contrast(self.SIX, population="mean"))
-        self.assertIn("sync (mean over the towers) - per_tower (mean over the towers)", self.caption("contrasts"))
+        self.assertIn("sync (mean over the GPUs) - per_tower (mean over the GPUs)", self.caption("contrasts"))
 
     def test_neighbours_stand_under_what_they_have_in_common(self):
         at_two = [contrast(self.SIX, at="8x2", above=above) for above in ("per_tower", "shuffle", "averaged")]
@@ -61,8 +61,8 @@ class Contrasts(FiguresCase):
         cells = [cell(strategy, *grouping) for grouping in ((8, 2), (16, 1), (4, 4))
                  for strategy in ("sync", "per_tower", "shuffle", "averaged", "group_norm(groups=4)")]
         self.draw_contrasts(*at_two, *elsewhere, cells=cells)
-        wanted = ["8x2: 2 images per tower", "sync - group_norm", *(f"sync - {above}" for above in ("per_tower", "shuffle", "averaged")),
-                  "16x1: 1 image per tower", "4x4: 4 images per tower"]  # the headings, and then the rows below them
+        wanted = ["8x2: 2 images per GPU", "sync - group_norm", *(f"sync - {above}" for above in ("per_tower", "shuffle", "averaged")),
+                  "16x1: 1 image per GPU", "4x4: 4 images per GPU"]  # the headings, and then the rows below them
         self.assertEqual([text for text in self.texts("contrasts") if text in wanted], wanted)
 
     @staticmethod
@@ -152,8 +152,16 @@ class Contrasts(FiguresCase):
         cells = [cell(strategy, towers) for strategy in ("sync", "per_tower") for towers in range(2, 13)]
         self.draw_contrasts(*(contrast(self.SIX, at=each["group"]) for each in cells[:11]), cells=cells)
         self.assertIn("above per_tower at 12x2: undecided", self.caption("contrasts"))
-        self.assertIn("12x2: 2 images per tower", self.texts("contrasts"))
-        self.assertNotIn("9x2: 2 images per tower", self.texts("contrasts"))
+        self.assertIn("12x2: 2 images per GPU", self.texts("contrasts"))
+        self.assertNotIn("9x2: 2 images per GPU", self.texts("contrasts"))
+
+    def test_a_page_that_shows_the_figure_gives_it_its_title(self):
+        self.out.parent.mkdir(exist_ok=True)
+        for shown in ("contrasts", "matrix"):
+            Path(self.out.parent, "README.md").write_text(f"# x\n![Sync wins](figures/{shown}.png)\n", encoding="utf-8")
+            printed = self.draw_contrasts(contrast(self.SIX))
+            self.assertEqual("Sync wins" in self.texts("contrasts"), shown == "contrasts")
+            self.assertIn("sync is 6.0 ± 1.0 points of mean IoU above per_tower", printed)
 
     def test_a_strategy_that_is_not_drawn_leaves_its_comparisons_out(self):
         self.draw_contrasts(contrast(self.SIX), contrast(self.SIX, above="group_norm(groups=4)"),

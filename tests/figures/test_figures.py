@@ -174,7 +174,7 @@ class AccuracyVsBatch(FiguresCase):
 
     def test_a_cell_without_saved_statistics_is_not_ranked(self):
         printed = self.draw(self.cells() + [not_saved(cell("averaged", 8, 2, others={"precise": (0.9,)}))])
-        self.assertIn("With 2 images per tower sync reaches mean IoU 0.60; with 8 images 0.60.", printed)
+        self.assertIn("With 2 images per GPU sync reaches mean IoU 0.60; with 8 images 0.60.", printed)
 
     def test_even_and_uneven_towers_of_one_mean_are_no_line(self):
         printed = self.draw(self.cells() + [cell("sync", 8, [1, 3] * 4)])
@@ -293,7 +293,7 @@ class AccuracyByPopulation(FiguresCase):
                          [("sync", "saved"), ("sync", "tower:3"), ("sync", "precise"), ("none", "saved")])
         self.assertEqual({row["failed"] for row in rows}, {"0"})
         self.assertEqual(rows[0]["half_width"], "0.25")
-        self.assertLessEqual({"saved", "tower 3", "recomputed"}, set(self.texts("accuracy_by_population")))
+        self.assertLessEqual({"saved", "GPU 3", "recomputed"}, set(self.texts("accuracy_by_population")))
 
     def test_panels_with_few_strategies_in_common_have_rows_of_their_own(self):
         everywhere = [cell("sync", *grouping, others={"precise": (0.7,)}) for grouping in ((8, 2), (16, 1), (4, 4))]
@@ -466,9 +466,9 @@ class Files(FiguresCase):
         for options, bare in (((), False), (("--bare",), True)):
             self.draw(cells, *options, out=self.out / str(bare))
             svg = (self.out / str(bare) / "accuracy_vs_batch.svg").read_text(encoding="utf-8").split("</metadata>")[1]
-            for text in ("per tower sync reaches mean IoU", "synthetic;"):
+            for text in ("per GPU sync reaches mean IoU", "synthetic;"):
                 self.assertEqual(text in svg, not bare)
-            self.assertIn("images per tower", svg)
+            self.assertIn("images per GPU", svg)
             pdf = self.out / str(bare) / "accuracy_vs_batch.pdf"
             self.assertEqual(pdf.exists() and pdf.read_bytes()[:5] == b"%PDF-", bare)
 
@@ -486,8 +486,8 @@ class Files(FiguresCase):
         captions = {file.stem: self.caption(file.stem) for file in self.out.glob("*.svg")}
         for figure in (matrix, memory, memory_price, throughput_vs_accuracy):
             drawn = [caption for name, caption in captions.items() if name.startswith(figure.__name__)]
-            self.assertTrue(drawn and all("clips per tower" in caption for caption in drawn), figure.__name__)
-        self.assertFalse([name for name, caption in captions.items() if "images per tower" in caption])
+            self.assertTrue(drawn and all("clips per GPU" in caption for caption in drawn), figure.__name__)
+        self.assertFalse([name for name, caption in captions.items() if "images per GPU" in caption])
 
     def test_an_experiment_without_a_result_says_so(self):
         printed = self.draw([cell(saved=(), failures={0: "crashed"})])

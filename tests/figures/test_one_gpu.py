@@ -41,7 +41,7 @@ class OneGpu(unittest.TestCase):
                 save(drawing, stem)
                 with open(stem.with_suffix(".csv"), encoding="utf-8", newline="") as drawn:
                     self.assertEqual([row["panel"] for row in csv.DictReader(drawn)], [panel] * 4)
-        self.assertIn("up to 0 % longer than with per_tower (per_tower)", steps.sentence)
+        self.assertIn("0 of 1 strategies take the time of per_tower within 2 %, none takes 0.89 times as long", steps.sentence)
         self.assertIn("on 8 MB moments reaches 50 % of it", kernels.sentence)
 
     def test_the_rows_have_medians(self):

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 
 from figures_case import FiguresCase  # first: it says where the modules of the figures are
 
+import drawing
 import step_cost
 from synthetic import cell, published, quantity
 
@@ -49,6 +50,13 @@ class StepCost(FiguresCase):
         self.draw([costing("per_tower"), costing("sync", [2]), costing("shuffle", [9], sockets=True)])
         texts = self.caption("step_cost")
         self.assertLess(texts.index("cpu, shared memory"), texts.index("cpu, over sockets"))
+
+    def test_both_have_one_scale(self):
+        with mock.patch.object(drawing, "save", return_value=[]) as save:
+            self.draw([costing("per_tower"), costing("sync", [2]), costing("shuffle", [40], sockets=True)])
+        first, second = save.call_args.args[0].figure.axes
+        self.assertEqual(first.get_xlim(), second.get_xlim())
+        self.assertGreater(first.get_xlim()[1], 40)
 
     def test_conditions_are_headings(self):
         self.draw([costing("sync", [k], conditions={"model.base": str(8 * k)}) for k in (1, 2)])

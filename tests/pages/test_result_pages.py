@@ -14,6 +14,7 @@ import prose
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MOST_LINES, MOST_BYTES = 80, 5000
 LONGEST_TITLE, MOST_WORDS_OF_A_TITLE, MOST_WORDS_OF_ADVICE, MOST_WORDS_OF_BOTH, LONGEST_QUESTION = 90, 15, 25, 60, 90
+MOST_WORDS_UNTIL_KNOWN = 75  # of title, question, advice, certainty and answer: 20 seconds at 230 words a minute
 MOST_LIMITS = 5
 PARTS = ["# ", "**Question.** ", "**Advice.** ", "**How sure.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
          "## Expected beforehand", "## How it was made", "## Limits", "<details><summary>"]
@@ -35,6 +36,13 @@ def is_of_an_experiment(name):
 def paragraph(text, mark):
     found = re.search(rf"^{re.escape(mark)}(.*?)(?=\n\n|\nRests on|\n\*\*|\Z)", text, re.DOTALL | re.MULTILINE)
     return " ".join(found[1].split()) if found else ""
+
+
+def words_until_known(text):
+    """How many are read from the title to the end of the answer, or of the first paragraph where nobody asked."""
+    answer = re.search(r"^\*\*Answer\.\*\* ", text, re.MULTILINE)
+    end = re.compile(r"\n\n|\nRests on").search(text, answer.start() if answer else text.find("\n\n") + 2)
+    return len(prose.plain(text[:end.start()]).removeprefix("# ").split())
 
 
 def faults_of_form(name, text):
@@ -91,6 +99,10 @@ class ResultPages(unittest.TestCase):
         self.assertGreater(len(there), 30)
         wrong = [f"results/{name}/README.md: {fault}" for name in there for fault in faults_of_form(name, pages()[name])]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
+    def test_the_answer_is_known_after_few_words(self):
+        counts = {name: words_until_known(text) for name, text in pages().items()}
+        self.assertEqual({name: count for name, count in counts.items() if count > MOST_WORDS_UNTIL_KNOWN}, {})
 
     def test_answers_are_short_and_give_advice(self):
         answers, strategies = {name: text for name, text in pages().items() if "\n**Answer.** " in text}, known_strategies()
@@ -158,6 +170,11 @@ class Planted(unittest.TestCase):
                 ("<!-- table:x -->", "## More\n<!-- table:x -->", "no heading")):
             found = faults(PAGE.replace(right, wrong))
             self.assertTrue(any(fault in each for each in found), (wrong[:30], found))
+
+
+    def test_the_words_until_the_answer_is_known(self):
+        self.assertEqual(words_until_known(PAGE), len("It wins 5 points Question. What wins? Advice. Take `sync`. How sure. Firm: declared. Answer. It wins.".split()))
+        self.assertEqual(words_until_known("# It [wins](x)\n\nAs it\nwill.\n\nMore.\n"), 5)
 
 
 if __name__ == "__main__":
