@@ -2,7 +2,6 @@
 // and what is wrong or worth knowing is told of all together.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -43,15 +42,13 @@ void count_ids(const Pixels& labels, Ids& ids) {
 struct SplitCounts {
   Counts pixels{}, inside{};
   std::vector<std::array<int64_t, 2>> sizes;  // of each image as it is seen; 0, 0 where it could not be read
-  size_t turned = 0;
 };
 
 SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap& map,
-                          std::vector<DataFault>& faults) {
+                          std::vector<DataFault>& faults, Remarks& remarks) {
   SplitCounts counts;
   counts.sizes.resize(files.size());
   std::vector<Ids> of_threads(examining_threads());
-  std::atomic<size_t> turned = 0;
   const auto found = examine_each(files.size(), [&](size_t thread, size_t i) {
     const LabelledFile& file = files[i];
     if (!file.fault.message.empty()) throw FaultyData({file.fault});
@@ -67,7 +64,7 @@ SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap
     const Pixels image = read([&] { return read_rgb(file.image); });
     const Pixels labels = read([&] { return read_label_ids_of_task(file.labels, map.ids_cure); });
     if (!wrong.empty()) throw FaultyData(std::move(wrong));
-    turned += image.orientation == 1 ? 0 : 1;
+    remarks.add(file.image, image);
     counts.sizes[i] = {image.height, image.width};
     check_labels(file, image, labels, map);
     count_ids(labels, of_threads[thread]);
@@ -79,7 +76,6 @@ SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap
       counts.inside[id] += ids.inside[id];
     }
   }
-  counts.turned = turned;
   return counts;
 }
 
@@ -140,8 +136,9 @@ void tell_lines(const PhotographSet& set, const SplitCounts& training, std::vect
 DataReport report_on(const PhotographSet& set) {
   DataReport report;
   report.training_samples = std::ssize(set.training);
-  const SplitCounts training = examine_split(set.training, set.labels, report.faults);
-  const SplitCounts test = examine_split(set.test, set.labels, report.faults);
+  Remarks remarks;
+  const SplitCounts training = examine_split(set.training, set.labels, report.faults, remarks);
+  const SplitCounts test = examine_split(set.test, set.labels, report.faults, remarks);
   if (set.one_size) {
     refuse_other_sizes(set.training, training, report.faults);
     refuse_other_sizes(set.test, test, report.faults);
@@ -151,7 +148,7 @@ DataReport report_on(const PhotographSet& set) {
     if (!why.empty()) report.faults.push_back({"labels of one class alone", why});
   }
   if (report.faults.empty()) {
-    report.facts = turned_fact(training.turned + test.turned, set.training.size() + set.test.size(), true);
+    report.facts = remarks.facts(set.training.size() + set.test.size(), true);
     tell_absent_classes(set, training, "training", "nothing teaches them", report.facts);
     tell_absent_classes(set, test, "test", "means over classes leave them out", report.facts);
     tell_lines(set, training, report.facts);

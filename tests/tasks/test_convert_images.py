@@ -52,6 +52,14 @@ class ConvertedImages(unittest.TestCase):
         with Image.open(self.folder / "deep.png") as image:
             self.assertEqual(image.getpixel((0, 0)), (0x43,) * 3)
 
+    def test_white_says_what_becomes_255(self):
+        deep = Image.new("I;16", (2, 1), 4095)
+        deep.putpixel((0, 0), 0x800)
+        deep.save(self.folder / "deep.png")
+        self.convert("--white", "4095")
+        with Image.open(self.folder / "deep.png") as image:
+            self.assertEqual([image.getpixel((x, 0)) for x in (0, 1)], [(127,) * 3, (255,) * 3])
+
     def test_orientation_is_applied(self):
         exif = Image.Exif()
         exif[0x0112] = 6

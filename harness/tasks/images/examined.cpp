@@ -50,12 +50,12 @@ DataReport examine_images(const std::vector<std::string>& training, const std::v
                           int64_t training_samples) {
   std::vector<std::string> files = training;
   files.insert(files.end(), test.begin(), test.end());
-  std::atomic<size_t> turned = 0;
+  Remarks remarks;
   DataReport report;
   report.training_samples = training_samples;
-  report.faults = examine_each(
-      files.size(), [&](size_t, size_t i) { turned += read_rgb(files[i]).orientation == 1 ? 0 : 1; });
-  report.facts = turned_fact(turned, files.size(), false);
+  report.faults =
+      examine_each(files.size(), [&](size_t, size_t i) { remarks.add(files[i], read_rgb(files[i])); });
+  report.facts = remarks.facts(files.size(), false);
   std::ranges::move(shared_fact(training, test), std::back_inserter(report.facts));
   return report;
 }
@@ -70,11 +70,27 @@ std::vector<std::string> shared_fact(const std::vector<std::string>& training,
           " test images are training images, too: accuracy tells there what was learned by heart"};
 }
 
-std::vector<std::string> turned_fact(size_t turned, size_t all, bool with_labels) {
-  if (turned == 0) return {};
-  return {std::to_string(turned) + " of " + std::to_string(all) +
-          " photographs are turned upright by their EXIF orientation when they are read" +
-          (with_labels ? "; labels have to be drawn on the upright ones, as labelling tools show them" : "")};
+void Remarks::add(const std::string& file, const Pixels& photograph) {
+  const std::lock_guard lock(mutex_);
+  turned_ += photograph.orientation == 1 ? 0 : 1;
+  if (photograph.remark.empty()) return;
+  Photographs& alike = of_[photograph.remark];
+  if (++alike.count == 1 || file < alike.first) alike.first = file;
+}
+
+std::vector<std::string> Remarks::facts(size_t all, bool with_labels) const {
+  std::vector<std::string> facts;
+  const auto fact = [&](size_t count, const std::string& remark) {
+    facts.push_back(std::to_string(count) + " of " + std::to_string(all) + " photographs " + remark);
+  };
+  if (turned_ > 0) {
+    fact(turned_,
+         std::string("are turned upright by their EXIF orientation when they are read") +
+             (with_labels ? "; labels have to be drawn on the upright ones, as labelling tools show them"
+                          : ""));
+  }
+  for (const auto& [remark, alike] : of_) fact(alike.count, remark + " (" + alike.first + ")");
+  return facts;
 }
 
 }  // namespace bnlab

@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "harness/tasks/data_check.hpp"
+#include "harness/tasks/images/pixels.hpp"
 
 namespace bnlab {
 
@@ -26,7 +29,20 @@ DataReport examine_images(const std::vector<std::string>& training, const std::v
 std::vector<std::string> shared_fact(const std::vector<std::string>& training,
                                      const std::vector<std::string>& test);
 
-// What is said of photographs that were turned when they were read; nothing where none was.
-std::vector<std::string> turned_fact(size_t turned, size_t all, bool with_labels);
+// What is worth knowing of photographs, each thing once.
+class Remarks {
+ public:
+  void add(const std::string& file, const Pixels& photograph);  // thread-safe
+  std::vector<std::string> facts(size_t all, bool with_labels) const;
+
+ private:
+  struct Photographs {
+    size_t count = 0;
+    std::string first;  // by name
+  };
+  std::mutex mutex_;
+  std::map<std::string, Photographs> of_;  // by remark
+  size_t turned_ = 0;
+};
 
 }  // namespace bnlab

@@ -34,10 +34,13 @@ std::array<uint8_t, 3> class_colour(uint8_t id) {
 
 #include <jpeglib.h>  // needs cstdio before it
 
+#include <jerror.h>  // needs jpeglib before it
+
 namespace bnlab {
 namespace {
 
 constexpr int64_t kLargestSide = 16384, kMostPixels = 100'000'000;
+constexpr int64_t kLargestJpeg = 6 * kMostPixels;  // bytes, with whatever stands beside the pixels
 
 constexpr const char* kDamaged = "files that cannot be read";
 constexpr const char* kHeic = "a HEIC file";
@@ -45,6 +48,14 @@ constexpr const char* kHeic = "a HEIC file";
 [[noreturn]] void fail(const std::string& file, const std::string& message) {
   throw FaultyData(kDamaged, file + ": " + message + "; fetch or convert the file again");
 }
+
+constexpr const char* kDecoderRemark = "make the decoder warn of what costs no pixel: ";
+constexpr const char* kHighestBits = "have 16 bits per value, of which the highest 8 are read";
+constexpr const char* kFittingValues =
+    "have 16 bits per value, all of which fit into 8 and are read as they are";
+constexpr const char* kDarkValues =
+    "have 16 bits per value, but none above a sixteenth of the range: the highest 8 bits keep little of it; "
+    "where white is a smaller number, scripts/convert_images.py --white NUMBER FOLDER keeps more";
 
 std::string folder_around(const std::string& file) {
   const size_t end = file.rfind('/');
@@ -75,12 +86,15 @@ std::string folder_around(const std::string& file) {
 
 // Called before anything of that size is allocated.
 void check_size(const std::string& file, int64_t height, int64_t width) {
-  const bool fits_sides = height >= 1 && width >= 1 && height <= kLargestSide && width <= kLargestSide;
+  const bool fits_sides = height <= kLargestSide && width <= kLargestSide;
+  if (height < 1 || width < 1) fail(file, "has no pixels");
   if (!fits_sides || height * width > kMostPixels) {
-    fail(file, "expected at most " +
-                   (fits_sides ? std::to_string(kMostPixels) + " pixels"
-                               : std::to_string(kLargestSide) + " pixels a side") +
-                   ", got " + std::to_string(height) + "x" + std::to_string(width));
+    throw FaultyData("images that are too large",
+                     file + ": expected at most " +
+                         (fits_sides ? std::to_string(kMostPixels) + " pixels"
+                                     : std::to_string(kLargestSide) + " pixels a side") +
+                         ", got " + std::to_string(height) + "x" + std::to_string(width) +
+                         "; cut image and labels into tiles alike, or reduce both");
   }
 }
 
@@ -137,9 +151,33 @@ void jpeg_failed(j_common_ptr decoder) {
   std::longjmp(errors->back, 1);
 }
 
+// Whether a warning means pixels that libjpeg would make up. If not, the data of all pixels are there.
+bool costs_pixels(const jpeg_decompress_struct& decoder) {
+  const auto& warning = *decoder.err;
+  const bool before_pixels = decoder.input_scan_number == 0;
+  switch (warning.msg_code) {
+    case JWRN_NOT_SEQUENTIAL:  // a scan header as for a progressive file, which nothing else reads
+    case JWRN_JFIF_MAJOR:
+    case JWRN_ADOBE_XFORM:
+      return false;
+    case JWRN_JPEG_EOF:  // at the end of the pixels; before it, another warning follows
+      return before_pixels || decoder.progressive_mode || decoder.arith_code ||
+             decoder.comps_in_scan < decoder.num_components;
+    case JWRN_EXTRANEOUS_DATA: {  // behind the pixels: left over of damaged data, unless it is padding
+      const auto count = static_cast<size_t>(warning.msg_parm.i[0]);
+      const JOCTET* end = decoder.src->next_input_byte;
+      return !before_pixels && std::any_of(end - count, end, [](JOCTET byte) { return byte != 0; });
+    }
+    default:
+      return true;
+  }
+}
+
 void jpeg_message(j_common_ptr decoder, int level) {
-  if (level < 0)  // damaged data that libjpeg would paper over with grey
-    jpeg_failed(decoder);
+  if (level >= 0) return;
+  if (costs_pixels(*reinterpret_cast<jpeg_decompress_struct*>(decoder))) jpeg_failed(decoder);
+  auto* errors = reinterpret_cast<JpegErrors*>(decoder->err);
+  decoder->err->format_message(decoder, errors->message.data());
 }
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
@@ -157,12 +195,12 @@ int orientation_of(const jpeg_decompress_struct& decoder) {
   return 1;
 }
 
-// Fills `pixels`; false if the decoder failed (its message is in `errors`).
-bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& errors, Pixels& pixels,
-                 const std::string& name) {
+// Fills `pixels`; false if the decoder failed. Its last message is in `errors`.
+bool decode_jpeg(const std::vector<unsigned char>& bytes, jpeg_decompress_struct& decoder, JpegErrors& errors,
+                 Pixels& pixels, const std::string& name) {
   if (setjmp(errors.back) != 0) return false;
   jpeg_create_decompress(&decoder);
-  jpeg_stdio_src(&decoder, file);
+  jpeg_mem_src(&decoder, bytes.data(), bytes.size());
   jpeg_save_markers(&decoder, kExifMarker, kLongestMarker);
   jpeg_read_header(&decoder, TRUE);
   pixels.orientation = orientation_of(decoder);
@@ -183,7 +221,17 @@ bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& e
   return true;
 }
 
+std::vector<unsigned char> bytes_of(std::FILE* file, const std::string& name) {
+  struct stat about{};
+  if (fstat(fileno(file), &about) != 0 || about.st_size > kLargestJpeg)
+    fail(name, "is larger than any JPEG of " + std::to_string(kMostPixels) + " pixels");
+  std::vector<unsigned char> bytes(static_cast<size_t>(about.st_size));
+  bytes.resize(std::fread(bytes.data(), 1, bytes.size(), file));
+  return bytes;
+}
+
 Pixels read_jpeg(std::FILE* file, const std::string& name) {
+  const std::vector<unsigned char> bytes = bytes_of(file, name);
   JpegErrors errors{};
   jpeg_decompress_struct decoder{};
   decoder.err = jpeg_std_error(&errors.manager);
@@ -192,8 +240,9 @@ Pixels read_jpeg(std::FILE* file, const std::string& name) {
   const std::unique_ptr<jpeg_decompress_struct, decltype(&jpeg_destroy_decompress)> owner(
       &decoder, &jpeg_destroy_decompress);
   Pixels pixels;
-  if (!decode_jpeg(file, decoder, errors, pixels, name))
+  if (!decode_jpeg(bytes, decoder, errors, pixels, name))
     fail(name, std::string("cannot be read as JPEG (") + errors.message.data() + ")");
+  if (errors.message[0] != '\0') pixels.remark = kDecoderRemark + std::string(errors.message.data());
   const int orientation = pixels.orientation;
   return upright(std::move(pixels), orientation);
 }
@@ -266,14 +315,8 @@ bool decode_png(std::FILE* file, PngReader& reader, PngRequest& request) {
   const bool deep = png_get_bit_depth(reader.png, reader.info) == 16;
   const bool transparent = colour == PNG_COLOR_TYPE_GRAY_ALPHA;
   const bool grey = transparent || colour == PNG_COLOR_TYPE_GRAY, indexed = colour == PNG_COLOR_TYPE_PALETTE;
-  if (request.wanted == Wanted::ids && (deep || transparent || !(grey || indexed))) {
-    fail_as_labels(request.name,
-                   deep   ? "16 bits per value"
-                   : grey ? "grey with transparency"
-                          : "a colour image",
-                   request.cure);
-  } else if (request.wanted == Wanted::photograph && deep) {
-    fail_as_other(request.name, "16 bits per value");
+  if (request.wanted == Wanted::ids && (transparent || !(grey || indexed))) {
+    fail_as_labels(request.name, grey ? "grey with transparency" : "a colour image", request.cure);
   } else if (request.wanted == Wanted::labels && deep && !grey) {
     throw FaultyData("labels of too many colours", request.name +
                                                        ": expected colours of 8 bits, got 16; export it "
@@ -289,7 +332,7 @@ bool decode_png(std::FILE* file, PngReader& reader, PngRequest& request) {
   png_set_packing(reader.png);  // 1, 2 and 4 bits become bytes, the values stay
   png_set_interlace_handling(reader.png);
   png_read_update_info(reader.png, reader.info);
-  // Of ids of 16 bits each is two: its high and its low byte.
+  // Of values of 16 bits each is two: its high and its low byte.
   pixels.channels = static_cast<int64_t>(png_get_rowbytes(reader.png, reader.info)) / pixels.width;
   const int64_t row_bytes = pixels.width * pixels.channels;
   pixels.values.resize(static_cast<size_t>(pixels.height * row_bytes));
@@ -301,12 +344,37 @@ bool decode_png(std::FILE* file, PngReader& reader, PngRequest& request) {
   return true;
 }
 
+// Values of 16 bits that fit into 8 stay what they are. Of those of photographs that do not fit the highest 8
+// bits remain.
+void make_eight_bits(LabelFile& read, const std::string& name) {
+  Pixels& pixels = read.pixels;
+  std::vector<uint8_t> high, low;
+  high.reserve(pixels.values.size() / 2);
+  low.reserve(pixels.values.size() / 2);
+  for (size_t i = 0; i + 1 < pixels.values.size(); i += 2) {
+    high.push_back(pixels.values[i]);
+    low.push_back(pixels.values[i + 1]);
+  }
+  const auto highest = std::ranges::max_element(high);
+  const bool fit = *highest == 0;
+  if (read.kind != LabelFile::Kind::colours && !fit) {
+    throw FaultyData("ids above 255",
+                     name + ": expected 16-bit ids of at most 255, got " +
+                         std::to_string(256 * *highest + low[static_cast<size_t>(highest - high.begin())]) +
+                         "; write the ids of classes into it");
+  }
+  pixels.channels /= 2;
+  pixels.remark = fit ? kFittingValues : *highest < 16 ? kDarkValues : kHighestBits;
+  pixels.values = fit ? std::move(low) : std::move(high);
+}
+
 LabelFile read_png(std::FILE* file, const std::string& name, Wanted wanted, const std::string& cure = "") {
   PngReader reader;
   LabelFile read;
   PngRequest request{.name = name, .wanted = wanted, .cure = cure, .read = read};
   if (!decode_png(file, reader, request))
     fail(name, std::string("cannot be read as PNG (") + reader.message.data() + ")");
+  if (png_get_bit_depth(reader.png, reader.info) == 16) make_eight_bits(read, name);
   if (wanted == Wanted::photograph) read.pixels = upright(std::move(read.pixels), orientation_of(reader));
   return read;
 }
@@ -359,22 +427,7 @@ Pixels read_label_ids_of_task(const std::string& file, const std::string& cure) 
 LabelFile read_label_file(const std::string& file) {
   const File opened = open_file(file);
   require_png(opened.get(), file);
-  LabelFile read = read_png(opened.get(), file, Wanted::labels);
-  Pixels& pixels = read.pixels;
-  if (pixels.channels == 2) {
-    std::vector<uint8_t> ids;
-    ids.reserve(pixels.values.size() / 2);
-    for (size_t i = 0; i < pixels.values.size(); i += 2) {
-      if (pixels.values[i] != 0) {
-        throw FaultyData("ids above 255", file + ": expected 16-bit ids of at most 255, got " +
-                                              std::to_string(256 * pixels.values[i] + pixels.values[i + 1]) +
-                                              "; write the ids of classes into it");
-      }
-      ids.push_back(pixels.values[i + 1]);
-    }
-    pixels = {pixels.height, pixels.width, 1, std::move(ids)};
-  }
-  return read;
+  return read_png(opened.get(), file, Wanted::labels);
 }
 
 void write_png(const std::string& file, const Pixels& pixels) {

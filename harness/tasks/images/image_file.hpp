@@ -2,7 +2,7 @@
 // optional when bnlab is built (macro BNLAB_WITH_IMAGES); without them every call throws
 // Error(environment), which says what to install. A file that is damaged in any way is FaultyData
 // with its name, never a partly grey picture. So is one of more than 16384 pixels a side or 100 million in
-// all, before memory for it is taken.
+// all, before memory for it is taken. What costs no pixel is a remark.
 #pragma once
 
 #include <array>
@@ -15,11 +15,12 @@
 namespace bnlab {
 
 // A JPEG or PNG (told apart by its first bytes) as 8-bit RGB, turned by the orientation of its EXIF data;
-// transparency is dropped.
+// transparency is dropped. Values of 16 bits stay what they are where they fit, else their highest 8 bits are
+// read.
 Pixels read_rgb(const std::string& file);
 
-// A PNG as one id per pixel: the grey value, or the palette's index. Colour, transparency and 16 bits are
-// refused, with the command that makes ids of the folder's files, or with the cure that a task knows.
+// A PNG as one id per pixel: the grey value, or the palette's index. Colour, transparency and ids above 255
+// are refused, with the command that makes ids of the folder's files, or with the cure that a task knows.
 Pixels read_label_ids(const std::string& file);
 Pixels read_label_ids_of_task(const std::string& file, const std::string& cure);
 

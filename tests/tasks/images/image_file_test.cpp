@@ -11,6 +11,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "tests/tasks/write_images.hpp"
 
@@ -96,13 +98,71 @@ TEST(ImageFile, LabelIdsArePaletteIndicesNotTheirColours) {
   EXPECT_EQ(read_label_ids(folder.path("grey4.png")).values, (std::vector<uint8_t>{3, 11}));
 }
 
-TEST(ImageFile, ColourLabelsAndSixteenBitsAreRefused) {
+TEST(ImageFile, ValuesOf16BitsThatFitStayAndOfOthersTheHighestBitsAreRead) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path("deep.png");
+  const auto read = [&](const std::vector<uint8_t>& stored, int colour, int width) {
+    write_png(file, {1, width, stored}, colour, 16);
+    return read_rgb(file);
+  };
+  const Pixels full = read({0xab, 0xcd, 0x00, 0x07}, PNG_COLOR_TYPE_GRAY, 2);
+  EXPECT_EQ(full.values, (std::vector<uint8_t>{0xab, 0xab, 0xab, 0, 0, 0}));
+  EXPECT_TRUE(has(full.remark, "the highest 8 are read")) << full.remark;
+  const Pixels fitting = read({0, 0xcd, 0, 7}, PNG_COLOR_TYPE_GRAY, 2);
+  EXPECT_EQ(fitting.values, (std::vector<uint8_t>{0xcd, 0xcd, 0xcd, 7, 7, 7}));
+  EXPECT_TRUE(has(fitting.remark, "all of which fit into 8")) << fitting.remark;
+  EXPECT_TRUE(has(read({0x0f, 0xff, 0, 0}, PNG_COLOR_TYPE_GRAY, 2).remark, "--white"));
+  EXPECT_EQ(read({1, 0, 2, 0, 3, 0, 9, 9}, PNG_COLOR_TYPE_RGB_ALPHA, 1).values,
+            (std::vector<uint8_t>{1, 2, 3}));
+  write_png(file, {1, 2, {0, 3, 0, 255}}, PNG_COLOR_TYPE_GRAY, 16);
+  EXPECT_EQ(read_label_ids(file).values, (std::vector<uint8_t>{3, 255}));
+  write_png(file, {1, 2, {0, 3, 1, 0}}, PNG_COLOR_TYPE_GRAY, 16);
+  EXPECT_TRUE(has(error_of(file, read_label_ids), "expected 16-bit ids of at most 255, got 256"));
+}
+
+std::string bytes_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(ImageFile, AWarningThatCostsNoPixelIsARemark) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path("a.jpg");
+  write_jpeg(file, gradient(40, 50, 3));
+  const std::string whole = bytes_of(file);
+  const Pixels expected = read_rgb(file);
+  EXPECT_EQ(expected.remark, "");
+  const size_t scan = whole.find("\xff\xda"), tables = whole.find("\xff\xdb"), jfif = whole.find("JFIF");
+  const auto changed = [&](size_t place, size_t count, const std::string& by) {
+    std::string bytes = whole;
+    return bytes.replace(place, count, by);
+  };
+  const std::string zero(1, '\0'), padding(200, '\0');
+  for (const auto& [bytes, said] :
+       {std::pair(changed(scan + 12, 1, zero), "Invalid SOS parameters"),  // a phone's
+        {changed(jfif + 5, 1, "\x07"), "unknown JFIF revision"},
+        {changed(whole.size() - 2, 2, ""), "Premature end of JPEG file"},
+        {changed(whole.size() - 2, 0, padding), "extraneous bytes"},
+        {changed(tables, 0, "maker's notes"), "extraneous bytes"}}) {
+    test::write_bytes(file, bytes);
+    const Pixels read = read_rgb(file);
+    EXPECT_EQ(read.values, expected.values) << said;
+    EXPECT_TRUE(has(read.remark, said)) << read.remark;
+  }
+  // Bytes that are left over behind the pixels, pixels that are missing, scans that may be.
+  test::write_bytes(file, changed(whole.size() - 2, 0, std::string(200, 'x')));
+  EXPECT_TRUE(has(error_of(file, read_rgb), "extraneous bytes"));
+  test::write_bytes(file, changed(whole.size() - 40, 38, ""));
+  EXPECT_TRUE(has(error_of(file, read_rgb), "premature end of data"));
+  write_jpeg(file, gradient(40, 50, 3), /*progressive=*/true);
+  test::write_bytes(file, bytes_of(file).substr(0, std::filesystem::file_size(file) - 2));
+  EXPECT_TRUE(has(error_of(file, read_rgb), "Premature end of JPEG file"));
+}
+
+TEST(ImageFile, ColourLabelsAreRefused) {
   const TemporaryFolder folder;
   write_png(folder.path("rgb.png"), gradient(2, 2, 3), PNG_COLOR_TYPE_RGB);
   EXPECT_TRUE(has(error_of(folder.path("rgb.png"), read_label_ids), "colour image"));
-  write_png(folder.path("deep.png"), {1, 1, {0, 3}}, PNG_COLOR_TYPE_GRAY, 16);
-  EXPECT_TRUE(has(error_of(folder.path("deep.png"), read_label_ids), "got 16"));
-  EXPECT_TRUE(has(error_of(folder.path("deep.png"), read_rgb), "got 16"));
   write_jpeg(folder.path("labels.jpg"), gradient(8, 8, 3));
   EXPECT_TRUE(has(error_of(folder.path("labels.jpg"), read_label_ids), "expected labels as PNG"));
 }
@@ -133,7 +193,8 @@ TEST(ImageFile, APipeIsRefusedAndNotWaitedFor) {
 TEST(ImageFile, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
   const TemporaryFolder folder;
   write_png(folder.path("wide.png"), {1, 20000, std::vector<uint8_t>(20000)}, PNG_COLOR_TYPE_GRAY);
-  EXPECT_TRUE(has(error_of(folder.path("wide.png"), read_label_ids), "1x20000"));
+  EXPECT_TRUE(
+      has(error_of(folder.path("wide.png"), read_label_ids), "1x20000; cut image and labels into tiles"));
 }
 
 }  // namespace
