@@ -146,8 +146,9 @@ int report(const ReportRequest& asked) {
                                         " takes tables as Markdown; of a folder each report becomes a file");
   const bool is_whole = request.format == "json" || request.format == "csv" || request.format == "html";
   if (specs.size() > 1 && is_whole && !is_folder)
-    throw Error(Error::Kind::usage, "--format " + request.format +
-                                        " of several specs: expected --into FOLDER, where each becomes a file");
+    throw Error(Error::Kind::usage,
+                "--format " + request.format +
+                    " of several specs: expected --into FOLDER, where each becomes a file");
   for (const std::string& spec : specs) {
     if (spec != specs.front() && request.into.empty()) std::cout << "\n";
     request.spec = spec;

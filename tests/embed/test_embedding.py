@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -48,10 +49,13 @@ class Embedding(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.prefix, cls.build = cls.folder / "prefix", cls.folder / "build"
+        kept = BUILD / "embedding"  # where the next run of this test compiles what has changed alone
+        cls.prefix, cls.build = kept / "prefix", kept / "build"
+        shutil.rmtree(cls.prefix, ignore_errors=True)
         done("cmake", "--install", BUILD, "--prefix", cls.prefix)
-        page = cls.folder / "page.cpp"
-        page.write_text(block("harness/embed/own_network.md", "#include <torch/torch.h>"), encoding="utf-8")
+        page, text = kept / "page.cpp", block("harness/embed/own_network.md", "#include <torch/torch.h>")
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
         cls.configure(cls.build, f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DPASTED={page}")
         done("cmake", "--build", cls.build)
 
@@ -200,13 +204,13 @@ class Embedding(unittest.TestCase):
         return re.search(r'set\(bnlab_libtorch "(.*)"\)', package).group(1)
 
     def test_only_a_program_with_another_libtorch_is_refused(self):
-        configured = [self.build.with_name("other"), f"-DCMAKE_PREFIX_PATH={self.prefix}"]
+        configured = [self.folder / "other", f"-DCMAKE_PREFIX_PATH={self.prefix}"]
         self.configure(*configured, f"-DTORCH_INSTALL_PREFIX={self.libtorch()}/lib/..")
         with self.assertRaisesRegex(AssertionError, r"this\s+program\s+uses\s+that\s+in\s+/elsewhere"):
             self.configure(*configured, "-DTORCH_INSTALL_PREFIX=/elsewhere")
 
     def test_as_a_subdirectory_it_defines_the_library_alone(self):
-        build = self.build.with_name("subdirectory")
+        build = self.folder / "subdirectory"
         self.configure(build, f"-DBNLAB_SOURCE={ROOT}", f"-DCMAKE_PREFIX_PATH={self.libtorch()}/share/cmake",
                        "-DBNLAB_CUDA=OFF")
         targets = re.findall(r"^(?:\.\.\. )?(\w+)(?![\w/])", done("cmake", "--build", build, "--target", "help"), re.MULTILINE)

@@ -23,7 +23,8 @@ SPEC = {"question": "do ranks that stay remember anything?", "claim": "no", "tow
                    "task,model": [[{"name": "shapes", "size": [16, 16], "train": 32, "test": 8},
                                    {"name": "unet", "base": 4, "levels": 2}],
                                   [{"name": "motion", "frames": 4, "train": 16, "test": 8},
-                                   "frame_lstm"]],
+                                   {"name": "frame_lstm", "hidden": 4,
+                                    "backbone": {"name": "small_resnet", "depth": 8, "width": 4}}]],
                    "strategy": ["sync", "shuffle", {"name": "batch_renorm", "r_max": 2, "d_max": 1}, "weight_norm"]}}
 
 

@@ -60,7 +60,7 @@ TEST(Probe, IsAsItsSchemaSays) {
 
 TEST(Probe, PredictsTheStepsThatItHasMeasured) {
   const Json probe =
-      probe_on_two_ranks({.seconds = 5e-3}, R"("matrix": {"strategy": ["per_tower", "sync"]})");
+      probe_on_two_ranks({.seconds = 2e-3}, R"("matrix": {"strategy": ["per_tower", "sync"]})");
   const std::vector<CheckedPrediction> steps = steps_of_probe(probe, "probe.json");
   ASSERT_EQ(steps.size(), 4U);
   for (const CheckedPrediction& step : steps) {
@@ -68,8 +68,8 @@ TEST(Probe, PredictsTheStepsThatItHasMeasured) {
     EXPECT_LE(step.predicted.low, step.predicted.mid);
     EXPECT_LE(step.predicted.mid, step.predicted.high);
   }
-  // 12 exchanges of statistics that take 5 ms each at least are in the prediction, whatever the machine does.
-  EXPECT_GE(steps[1].predicted.mid, 12 * 5e-3);
+  // 12 exchanges of statistics that take 2 ms each at least are in the prediction, whatever the machine does.
+  EXPECT_GE(steps[1].predicted.mid, 12 * 2e-3);
 }
 
 TEST(Probe, LooksForSpareCoresOnEachNode) {

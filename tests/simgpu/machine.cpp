@@ -170,6 +170,7 @@ Machine::Machine()
     streams.push_back(legacy.back().get());
   }
   std::atexit(write_counts);
+  std::at_quick_exit(write_counts);
 }
 
 Machine& machine() {

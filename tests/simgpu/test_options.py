@@ -65,6 +65,13 @@ class Updates(SimulatedRuns):
                                      {"name": "sgd", "lr": 0.05, "momentum": 0, "clip_gradient_norm": 1e30},
                                      {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05}]}}
 
+    trained = {}  # by the number of ranks, for all cases
+
+    def replayed(self, ranks=2):
+        if ranks not in self.trained:
+            self.trained[ranks] = self.train(self.KEYS, ranks=ranks)
+        return self.trained[ranks]
+
     def expect_the_same(self, ours, theirs):
         self.expect_close(ours, theirs, 0)
         for name, run in ours.items():
@@ -73,19 +80,18 @@ class Updates(SimulatedRuns):
 
     def test_are_those_of_steps_by_themselves(self):
         for ranks in (1, 2):
-            replayed = self.train(self.KEYS, ranks=ranks)
+            replayed = self.replayed(ranks)
             for name, run in replayed.items():
                 self.assertGreaterEqual(run.graphs["replayed_steps"], 5, name)
                 self.assertNotIn("why_no_updates", run.graphs)
             self.expect_the_same(self.train(self.KEYS | {"cuda_graph": False}, ranks=ranks), replayed)
 
     def test_late_streams_change_no_bit(self):
-        at_once = self.train(self.KEYS, ranks=2)
         for late in LATE:
-            self.expect_the_same(self.train(self.KEYS, ranks=2, variables=late), at_once)
+            self.expect_the_same(self.train(self.KEYS, ranks=2, variables=late), self.replayed())
 
     def test_are_those_of_the_cpu(self):
-        self.expect_close(self.train(self.KEYS, ranks=2), self.train(self.KEYS, device="cpu"), 1e-3)
+        self.expect_close(self.replayed(), self.train(self.KEYS, device="cpu"), 1e-3)
 
 
 class Networks(SimulatedRuns):

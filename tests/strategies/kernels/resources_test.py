@@ -12,6 +12,7 @@ Loops are found in what nvdisasm shows. Where there is none (beside nvcc, on PAT
 
 import argparse
 import collections
+import hashlib
 import json
 import pathlib
 import re
@@ -119,23 +120,50 @@ def nvdisasm(nvcc, command):
     return next((str(path) for path in [beside, *bundled] if path.exists()), shutil.which("nvdisasm"))
 
 
-def compiled(build):
-    """Kernels of each architecture, or why there are none."""
+def fingerprint(build, command):
+    """Of what a command reads, by the headers that the build's own compilation has met; "" where it keeps no such list."""
+    try:
+        listed = subprocess.run(["ninja", "-C", build, "-t", "deps", command[command.index("-o") + 1]], capture_output=True,
+                                text=True).stdout.split("\n\n")[0].splitlines()
+    except OSError:
+        return ""
+    if not listed or "(VALID)" not in listed[0]:
+        return ""
+    found = hashlib.sha256(shlex.join(command).encode())
+    for file in (__file__, *(pathlib.Path(build, line.strip()) for line in listed[1:])):
+        found.update(pathlib.Path(file).read_bytes())
+    return found.hexdigest()
+
+
+def measured(build):
+    """Kernels of each architecture, or why there are none: as they were found before in this build folder, if nothing that
+    they are compiled from has changed."""
     commands = pathlib.Path(build, "compile_commands.json")
     entries = json.loads(commands.read_text(encoding="utf-8")) if commands.exists() else []
     found = [e for e in entries if e["file"].endswith("strategies/kernels/cuda.cu") and "nvcc" in e["command"].split()[0]]
     if not found:
         return f"{build} compiles no CUDA kernels"
-    words = [word for word in shlex.split(found[0]["command"]) if not word.startswith(("--generate-code", "-gencode"))]
+    kept, now = pathlib.Path(build, "kernel_resources.json"), fingerprint(build, shlex.split(found[0]["command"]))
+    before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    if now and before.get("of") == now:
+        return {name: [Kernel(*values) for values in kernels] for name, kernels in before["kernels"].items()}
+    kernels = compiled(found[0])
+    kept.write_text(json.dumps({"of": now, "kernels": kernels}), encoding="utf-8")
+    return kernels
+
+
+def compiled(entry):
+    """Kernels of each architecture, by a command of compile_commands.json."""
+    words = [word for word in shlex.split(entry["command"]) if not word.startswith(("--generate-code", "-gencode"))]
     del words[words.index("-c"):]
     virtual = ARCHITECTURES[0].replace("sm_", "compute_")
     with tempfile.TemporaryDirectory() as folder:
         command = words + [f"--generate-code=arch={virtual},code=[{','.join(ARCHITECTURES)}]", "-Xptxas", "-v", "-fatbin",
-                           "--keep", "--keep-dir", folder, found[0]["file"], "-o", f"{folder}/kernels.fatbin"]
-        made = subprocess.run(command, cwd=found[0]["directory"], capture_output=True, text=True)
+                           "--keep", "--keep-dir", folder, entry["file"], "-o", f"{folder}/kernels.fatbin"]
+        made = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True)
         if made.returncode != 0:
             raise SystemExit(f"{shlex.join(command)}\n{made.stderr}")
-        tool = nvdisasm(words[0], found[0]["command"])
+        tool = nvdisasm(words[0], entry["command"])
         if tool is None:
             print("no nvdisasm: spills in loops are told from others by their size alone")
         result = {}
@@ -195,7 +223,7 @@ if __name__ == "__main__":
     parser.add_argument("build")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
-    if not isinstance(kernels := compiled(arguments.build), dict):
+    if not isinstance(kernels := measured(arguments.build), dict):
         print(f"SKIPPED: {kernels}")
         sys.exit(77)
     show(kernels)
