@@ -73,8 +73,8 @@ MainNumbers main_numbers(const ExperimentReport& report,
   return numbers;
 }
 
-// " Read 16x1 as 16 GPUs with 1 image each." of the first name that has a grouping, or " Read 2x1-cpu as 2 ranks with
-// 1 tower each." where that is a placement; "" where none has.
+// " Read 16x1 as 16 GPUs with 1 image each." of the first name that has a grouping, or " Read 2x1-cpu as 2
+// ranks with 1 tower each." where that is a placement; "" where none has.
 std::string explained(const std::vector<std::string>& names, const std::string& samples) {
   static const std::regex grouping(R"((?:^|, )(\d+)x(\d+)(-[a-z]+)?(?=[,-]|$))");
   for (const std::string& name : names) {
