@@ -300,20 +300,20 @@ std::string Tuning::sentence() const {
   const std::string length = asked.lengths.empty() ? "" : "one length of training for all";
   const std::string halving = asked.halvings == 0
                                   ? ""
-                                  : ", the better half of the settings at each of the first " +
-                                        std::to_string(asked.halvings) + " of " +
+                                  : ". Tried are " +
                                         joined(mapped(lengths, [](int64_t n) { return std::to_string(n); })) +
-                                        " steps going on to the next";
+                                        " steps. The better half of the settings goes on from the first" +
+                                        (asked.halvings == 1 ? "" : " " + std::to_string(asked.halvings));
   return measure() + "chooses " + settings + (settings.empty() || length.empty() ? "" : " and ") + length +
          ", on " + (seeds.size() == 1 ? "seed " : "seeds ") + joined(seeds) + halving;
 }
 
 std::string Tuning::length_sentence() const {
-  const std::string begin = std::to_string(*steps) + " steps: ";
+  const std::string begin = std::to_string(*steps) + " steps";
   const std::string least = setting_text({{"", asked.gain_below}});
   if (still_gaining.empty())
-    return begin + "doubling them gains each " + joined(asked.per) + " less than " + least;
-  return begin + "the longest that was tried; the last doubling still gained " + least + " or more for " +
+    return begin + ": doubling them gains each " + joined(asked.per) + " less than " + least;
+  return begin + ", the longest that was tried. The last doubling still gained " + least + " or more for " +
          joined(still_gaining);
 }
 

@@ -223,23 +223,21 @@ void judge(std::vector<ContrastResult>& results) {
   }
 }
 
-// "2026-11-23 18:40:07 UTC" of "2026-11-23T18:40:07Z".
-std::string utc_text(std::string at) {
-  std::ranges::replace(at, 'T', ' ');
-  std::erase(at, 'Z');
-  return at + " UTC";
+// ", on 2026-11-23" of "2026-11-23T18:40:07Z".
+std::string on_day(const std::string& at) {
+  return ", on " + at.substr(0, at.find('T'));
 }
 
 std::string runs_text(int64_t runs) {
   return std::to_string(runs) + (runs == 1 ? " run" : " runs");
 }
 
-// "declared before the first run, 2026-11-23 18:40:07 UTC".
+// "declared before the first run, on 2026-11-23".
 std::string time_text(const std::optional<DeclaredWhen>& declared) {
   if (!declared) return "not declared when runs were started, but afterwards";
   const int64_t runs = declared->after_runs;
-  return "declared " + (runs == 0 ? "before the first run" : "after " + runs_text(runs)) + ", " +
-         utc_text(declared->at);
+  return "declared " + (runs == 0 ? "before the first run" : "after " + runs_text(runs)) +
+         on_day(declared->at);
 }
 
 // What was changed beside the comparisons when runs had finished: the keys, and the declaration that did it.
@@ -366,10 +364,8 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
                                : joined(std::vector<std::string>(names.begin(), names.end()), "; ") + ": ") +
                         time + ".");
   }
-  for (const auto& [keys, by] : changed_after_runs(declarations)) {
-    sentences.push_back("Changed after " + runs_text(by->finished_runs) + ", " + utc_text(by->at) + ": " +
-                        keys + ".");
-  }
+  for (const auto& [keys, by] : changed_after_runs(declarations))
+    sentences.push_back("Changed after " + runs_text(by->finished_runs) + on_day(by->at) + ": " + keys + ".");
   const std::vector<Json> dropped = dropped_since(results, declarations);
   if (!dropped.empty()) {
     sentences.push_back("Declared once and dropped since: " +

@@ -59,7 +59,7 @@ std::string measured_name(const Contrast& contrast);
 std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts, const CellTable& table,
                                                const std::vector<Declaration>& declarations = {});
 
-// "All 9 comparisons were declared before the first run, 2026-11-23 18:40:07 UTC.", or which were declared
+// "All 9 comparisons were declared before the first run, on 2026-11-23.", or which were declared
 // after how many runs, and which have been dropped since; none where nothing is compared or has run.
 std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>& results,
                                                const std::vector<Declaration>& declarations);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -70,6 +71,24 @@ MainNumbers main_numbers(const ExperimentReport& report,
     }
   }
   return numbers;
+}
+
+// " Read 16x1 as 16 GPUs with 1 image each." of the first name that has a grouping, or " Read 2x1-cpu as 2
+// ranks with 1 tower each." where that is a placement; "" where none has.
+std::string explained(const std::vector<std::string>& names, const std::string& samples) {
+  static const std::regex grouping(R"((?:^|, )(\d+)x(\d+)(-[a-z]+)?(?=[,-]|$))");
+  for (const std::string& name : names) {
+    std::smatch found;
+    if (!std::regex_search(name, found, grouping)) continue;
+    const auto count = [](const std::string& number, const std::string& of) {
+      return number + " " + (number == "1" ? of.substr(0, of.size() - 1) : of);
+    };
+    const std::string term = " Read " + found[1].str() + "x" + found[2].str() + found[3].str() + " as ";
+    return found[3].matched
+               ? term + count(found[1], "ranks") + " with " + count(found[2], "towers") + " each."
+               : term + count(found[1], "GPUs") + " with " + count(found[2], samples) + " each.";
+  }
+  return "";
 }
 
 }  // namespace
@@ -139,7 +158,8 @@ MainTable main_table(const ExperimentReport& report) {
   return {table, unit.title + (is_cost(metric) ? "" : ", saved statistics where no others are named") +
                      ": mean \u00b1 half-width of its 95 % interval, n = " +
                      (seeds.size() > 1 ? std::to_string(*seeds.begin()) + " to " : "") +
-                     std::to_string(*seeds.rbegin()) + "." + left_out};
+                     std::to_string(*seeds.rbegin()) + "." + left_out +
+                     explained(turned ? rows : columns, report.samples)};
 }
 
 }  // namespace bnlab

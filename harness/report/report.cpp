@@ -243,8 +243,8 @@ std::string sentence_for_all(const std::vector<PublishedResult>& results) {
   return published_text(lowest->published) + "here from " + text(*lowest) + " to " + text(*highest) + ".";
 }
 
-// Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)", or "(level with group_norm)" where
-// they are the same as printed.
+// Cells of one group compete: "at 8x2 sync 0.712 (next group_norm 0.650)", or "(level with group_norm)" where
+// they are the same as printed. A sentence per group.
 std::string leaders(const ExperimentReport& report, const std::string& population) {
   struct Score {
     double value;
@@ -272,8 +272,8 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
         level.push_back(score.strategy);
     }
     if (next == nullptr) continue;
-    text += (text.empty() ? "" : ", ") + (group == "all" ? "" : group + " ") + rivals[0].strategy + " " +
-            best +
+    text += (text.empty() ? (group == "all" ? "" : "at ") : ". At ") + (group == "all" ? "" : group + " ") +
+            rivals[0].strategy + " " + best +
             (level.empty() ? " (next " + next->strategy + " " + fixed(next->value, 3) + ")"
                            : " (level with " + joined(level) + ")");
   }
@@ -286,7 +286,8 @@ std::string leaders_sentence(const ExperimentReport& report) {
   const std::string population = std::ranges::find(all, "saved") != all.end() ? "saved" : all[0];
   const std::string best = leaders(report, population);
   if (best.empty()) return "";
-  return "Highest mean " + report.headline + " (" + population + " statistics; exploratory): " + best + ".";
+  return "Highest mean " + report.headline + " with " + population + " statistics, exploratory: " + best +
+         ".";
 }
 
 std::vector<std::string> what_was_learned(const ExperimentReport& report) {
@@ -295,13 +296,15 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
     const bool directions = std::ranges::any_of(report.contrasts, [](const ContrastResult& result) {
       return result.verdict == Verdict::direction_above || result.verdict == Verdict::direction_below;
     });
-    const size_t count = report.contrasts.size();
+    std::vector<ContrastResult> decided = report.contrasts;
+    std::erase_if(decided, [](const ContrastResult& result) { return result.verdict == Verdict::undecided; });
+    const size_t undecided = report.contrasts.size() - decided.size();
+    const std::string few =
+        directions ? " (fewer than " + std::to_string(kFewestSeeds) + " seeds show a direction at most)" : "";
     sentences.push_back(
-        "Of " + std::to_string(count) + " declared comparison" + (count == 1 ? ": " : "s: ") +
-        verdicts_text(report.contrasts) +
-        (directions ? " (fewer than " + std::to_string(kFewestSeeds) + " seeds show a direction at most)"
-                    : "") +
-        ".");
+        "Declared comparisons: " +
+        (decided.empty() ? verdicts_text(report.contrasts) : verdicts_text(decided)) + few +
+        (decided.empty() || undecided == 0 ? "." : ". Undecided: " + std::to_string(undecided) + "."));
   }
   for (const std::string& sentence : published_sentences(report.published)) sentences.push_back(sentence);
   return sentences;

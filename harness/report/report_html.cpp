@@ -28,12 +28,13 @@ code { background: var(--quiet); border-radius: .2rem; padding: 0 .2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .5rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { border-bottom-width: 2px; } .number { text-align: right; } tbody tr:hover { background: var(--quiet); }
-figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; padding: .5rem; border-radius: .3rem; }
+figure { margin: 1rem 0; overflow-x: auto; } img { max-width: 100%; background: #fff; padding: .5rem; border-radius: .3rem; }
 pre { background: var(--quiet); padding: .7rem; border-radius: .3rem; overflow-x: auto; }
 @media (max-width: 40rem) {
   body { margin: .5rem auto; } h1 { font-size: 1.4rem; }
   table { font-size: .8rem; } th, td { padding: .2rem .35rem; }
   td:not(.number) { overflow-wrap: break-word; max-width: 8rem; } .answer { font-size: 1rem; }
+  img { max-width: 42rem; }
 }
 )";
 
@@ -95,10 +96,19 @@ std::vector<fs::path> figures_in(const fs::path& folder) {
   return {files.begin(), files.end()};
 }
 
+// A figure is made for paper. On a screen it is a third larger, and scrolls sideways where that has no room.
+std::string size_of(const std::string& svg) {
+  static const std::regex width(R"(<svg[^>]* width="([\d.]+)pt")");
+  std::smatch found;
+  const std::string head = svg.substr(0, 1000);
+  return std::regex_search(head, found, width) ? " style=\"width: calc(1.35 * " + found[1].str() + "pt)\""
+                                               : "";
+}
+
 std::string figure_element(const fs::path& file) {
   const std::string svg = read_text(file), sentence = what_it_shows(svg, html_escape(file.stem().string()));
-  return "<figure><img alt=\"" + sentence + "\" src=\"data:image/svg+xml;base64," + base64(svg) +
-         "\"><figcaption>" + sentence + "</figcaption></figure>\n";
+  return "<figure><img" + size_of(svg) + " alt=\"" + sentence + "\" src=\"data:image/svg+xml;base64," +
+         base64(svg) + "\"><figcaption>" + sentence + "</figcaption></figure>\n";
 }
 
 std::string environments(const std::vector<const Record*>& records) {
@@ -127,6 +137,7 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   std::string body = written("<h1>", title, "</h1>") +
                      html_element("p", report.experiment + ": " + report.question, "quiet") +
                      written("<p class=\"answer\"><b>Advice.</b> ", page.advice, "</p>") +
+                     written("<p class=\"answer\"><b>How sure.</b> ", page.how_sure, "</p>") +
                      written("<p class=\"answer\"><b>Answer.</b> ", page.answer, "</p>");
   if (!drawn.empty()) body += figure_element(drawn.front());
   if (const MainTable main = main_table(report); !main.note.empty())

@@ -101,11 +101,11 @@ std::string noise_sentence(const ExperimentReport& report) {
       }
     }
   }
-  return "Times were taken in short turns" +
-         std::string(together ? ", all runs of a seed and setting in one world of ranks," : "") +
-         " with the run that the spec names (timing.against), which was there twice: its copies differ by " +
-         fixed(sum / static_cast<double>(n), 1) + " % on average and by " + fixed(largest, 1) +
-         " % at most, in the mean of a row's runs by " + fixed(largest_mean, 1) +
+  return "Times were taken in short turns with the run that the spec names (timing.against)" +
+         std::string(together ? ", all runs of a seed and setting in one world of ranks" : "") +
+         ". That run was there twice. Its copies differ by " + fixed(sum / static_cast<double>(n), 1) +
+         " % on average, by " + fixed(largest, 1) +
+         " % at most. In the mean of a row's runs they differ by " + fixed(largest_mean, 1) +
          " % at most, which is the noise of these times.";
 }
 
@@ -294,13 +294,10 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   if (names_placements(report)) {
     notes.push_back(
         "Some cells have runs on several placements, a row each. A comparison of accuracy takes the "
-        "placement on "
-        "which most seeds are paired; where that leaves seeds out or has stale ones, each seed counts once: "
-        "a "
-        "run that is up to date "
-        "before a stale one, real ranks before emulated ones, then the first placement by name. Costs are "
-        "compared "
-        "on one placement at a time.");
+        "placement on which most seeds are paired. Where that leaves seeds out or has stale ones, each seed "
+        "counts once. A run that is up to date goes before a stale one, real ranks before emulated ones, "
+        "then "
+        "the first placement by name. Costs are compared on one placement at a time.");
   }
   if (marks_some(report, [](const auto& row) { return !row.stopped.empty(); })) {
     notes.push_back(
@@ -322,7 +319,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
         shell_word(report.experiment) + " --redo stale starts them again.");
   }
   if (report.tuning && !report.tuning->is_settled()) {
-    notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");
+    notes.push_back("Not tuned yet, which comes before the matrix: " + report.tuning->sentence() + ".");
   } else if (report.tuning) {
     notes.push_back("Tuned: " + report.tuning->sentence() + ". No other number rests on these runs.");
     if (report.tuning->steps) notes.push_back("Length: " + report.tuning->length_sentence() + ".");
@@ -371,6 +368,7 @@ std::string report_text(const ExperimentReport& report) {
   std::string text = page.title.empty() ? "" : wrapped(page.title) + "\n";
   text += wrapped(report.experiment + ": " + report.question);
   if (!page.advice.empty()) text += wrapped("Advice: " + without_links(page.advice));
+  if (!page.how_sure.empty()) text += wrapped("How sure: " + without_links(page.how_sure));
   if (!page.answer.empty()) text += wrapped("Answer: " + without_links(page.answer));
   if (const MainTable main = main_table(report); !main.note.empty())
     text += "\n" + main.table.text() + wrapped(main.note) + "\n";

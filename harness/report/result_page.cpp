@@ -12,8 +12,8 @@
 namespace bnlab {
 namespace {
 
-constexpr const char *kQuestion = "**Question.**", *kAdvice = "**Advice.**", *kAnswer = "**Answer.**",
-                     *kRestsOn = "Rests on", *kSeenBefore = "**Seen before.**";
+constexpr const char *kQuestion = "**Question.**", *kAdvice = "**Advice.**", *kHowSure = "**How sure.**",
+                     *kAnswer = "**Answer.**", *kRestsOn = "Rests on", *kSeenBefore = "**Seen before.**";
 
 // What stands behind each mark, up to the next one or an empty line.
 std::map<std::string, std::string> paragraphs_of(const std::string& page) {
@@ -22,7 +22,7 @@ std::map<std::string, std::string> paragraphs_of(const std::string& page) {
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) open = nullptr;
-    for (const std::string mark : {kQuestion, kAdvice, kAnswer, kRestsOn, kSeenBefore}) {
+    for (const std::string mark : {kQuestion, kAdvice, kHowSure, kAnswer, kRestsOn, kSeenBefore}) {
       if (!line.starts_with(mark)) continue;
       open = &found[mark];
       line.erase(0, std::min(mark.size() + 1, line.size()));
@@ -42,8 +42,8 @@ ResultPage read_result_page(const std::filesystem::path& folder) {
   std::smatch heading, picture;
   std::regex_search(text, heading, std::regex("^# (.*)"));
   std::regex_search(text, picture, std::regex(R"(!\[[^\]]*\]\(([^)]*)\))"));
-  return {heading[1],      found[kQuestion],   found[kAdvice], found[kAnswer],
-          found[kRestsOn], found[kSeenBefore], picture[1]};
+  return {heading[1],     found[kQuestion], found[kAdvice],     found[kHowSure],
+          found[kAnswer], found[kRestsOn],  found[kSeenBefore], picture[1]};
 }
 
 std::string without_links(const std::string& markdown) {

@@ -13,6 +13,7 @@ struct ResultPage {
   std::string title;        // the heading
   std::string question;     // "**Question.**", in short
   std::string advice;       // "**Advice.**"
+  std::string how_sure;     // "**How sure.**": the word of evidence, and why
   std::string answer;       // "**Answer.**"
   std::string rests_on;     // "Rests on", below the answer: the comparisons that the title rests on
   std::string seen_before;  // "**Seen before.**": earlier attempts

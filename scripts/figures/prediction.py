@@ -64,9 +64,9 @@ def _sentence(points):
     """What the last strategy keeps of the images/s of the first one."""
     of = {(point["strategy"], point["ranks"]): point["efficiency"] for point in points}
     first, last = (style.base_name(points[k]["strategy"]) for k in (0, -1))
-    kept = [f"{of[points[-1]['strategy'], ranks] / of[points[0]['strategy'], ranks]:.2f} on {ranks:,} GPUs"
+    kept = [f"{of[points[-1]['strategy'], ranks] / of[points[0]['strategy'], ranks]:.2f} on {ranks:,}"
             for ranks in dict.fromkeys(point["ranks"] for point in points)]
-    return f"Of the images/s of {first} {last} keeps {', '.join(kept)}, as predicted."
+    return f"Predicted: of the images/s of {first} {last} keeps {', '.join(kept)} GPUs."
 
 
 def main():

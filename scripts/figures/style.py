@@ -58,7 +58,7 @@ VARIANTS = (
     "sync(momentum=0.001)", "sync(route=all_reduce)", "sync(route=gather_activations)", "sync(route=host)",
     "sync(route=reduce_broadcast)", "per_tower(momentum=0.001)", "per_tower(momentum=0.01)", "per_tower, norm_lr_multiplier 0.1",
     "every_tower(momentum=0.01)", "averaged(merge=pooled)", "frozen(from_fraction=0.8)", "frozen(from_fraction=0.8,base=per_tower)",
-    "frozen(train_affine=true)", "weight_norm(mean_only_bn=true)",
+    "weight_norm(mean_only_bn=true)", "frozen(train_affine=true)",
 )
 # What a name means, where there is room for it.
 _WORDS = {"per_tower": "per_tower (each GPU by itself)", "sync": "sync (over all GPUs)", "none": "none (no norm)"}

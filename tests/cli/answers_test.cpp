@@ -83,14 +83,16 @@ TEST_F(Answers, InShortAreThoseOfPagesWithoutASpecToo) {
 
 TEST_F(Answers, BeginTheReportInFrontOfItsTables) {
   find_out(
-      "# Neither wins\n**Advice.** Take\n`left`, as [there](../other/README.md).\n\n**Answer.** The same.\n");
+      "# Neither wins\n**Advice.** Take\n`left`, as [there](../other/README.md).\n\n"
+      "**How sure.** Once: declared.\n\n**Answer.** The same.\n");
   const std::string text = call_with_results({"report", spec_}).out;
   EXPECT_TRUE(
       text.starts_with("Neither wins\n\nfake: Left | right?\nAdvice: Take `left`, as there.\n"
-                       "Answer: The same.\n\nstrategy"))
+                       "How sure: Once: declared.\nAnswer: The same.\n\nstrategy"))
       << text;
   const std::string page = call_with_results({"report", spec_, "--format", "html"}).out;
-  EXPECT_TRUE(has(page, "<h1>Neither wins</h1>") && has(page, "Take <code>left</code>, as there.</p>"))
+  EXPECT_TRUE(has(page, "<h1>Neither wins</h1>") && has(page, "Take <code>left</code>, as there.</p>") &&
+              has(page, "<b>How sure.</b> Once: declared.</p>"))
       << page;
 }
 

@@ -237,7 +237,7 @@ TEST_F(TunedLength, ThatIsNeverLongEnoughIsTheLongestAndSaysWhoStillGains) {
   EXPECT_EQ(experiment.tuning->still_gaining, std::vector<std::string>{"fake_pooled"});
   EXPECT_EQ(
       experiment.tuning->length_sentence(),
-      "80 steps: the longest that was tried; the last doubling still gained 0.01 or more for fake_pooled");
+      "80 steps, the longest that was tried. The last doubling still gained 0.01 or more for fake_pooled");
 }
 
 TEST_F(TunedLength, NeedsEveryScoreOfTheLengthsThatItCompares) {
@@ -370,8 +370,8 @@ TEST_F(TunedByHalves, WithoutLengthsTheRunsBeginWithFewerSteps) {
   }
   EXPECT_EQ(
       experiment.tuning->sentence(),
-      "mean_iou (saved statistics) chooses optimizer.lr for each strategy, on seed 100, the better half of "
-      "the settings at each of the first 2 of 10, 21, 43 steps going on to the next");
+      "mean_iou (saved statistics) chooses optimizer.lr for each strategy, on seed 100. Tried are 10, 21, 43 "
+      "steps. The better half of the settings goes on from the first 2");
 }
 
 TEST_F(TunedByHalves, MistakesAreNamed) {

@@ -40,7 +40,7 @@ class Prediction(unittest.TestCase):
         values = {(row["strategy"], row["ranks"]): (float(row["efficiency"]), row["measured"]) for row in rows}
         self.assertEqual(values, {("per_tower", "2"): (1.0, ""), ("per_tower", "8"): (0.8, ""),
                                   ("sync", "2"): (0.5, "0.25"), ("sync", "8"): (0.25, "")})
-        self.assertIn("Of the images/s of per_tower sync keeps 0.50 on 2 GPUs, 0.31 on 8 GPUs, as predicted.", sentence)
+        self.assertIn("Predicted: of the images/s of per_tower sync keeps 0.50 on 2, 0.31 on 8 GPUs.", sentence)
 
     def test_the_interval_is_around_it(self):
         rows, _ = self.draw(row("per_tower", 2, 0.2))

@@ -45,7 +45,7 @@ class Blocks:
             of_program = (of_program or "<!-- table:" in line) and "<!-- end" not in line
             summary = (summary or "<!-- summary:" in line) and "<!-- end" not in line  # whose cells name strategies and options
             text = re.sub(r"<[^>]+>", " ", line).strip().removeprefix("> ")
-            if folded and of_program:
+            if folded and of_program and text.startswith("|"):
                 self._end()
             elif line.lstrip().startswith("```"):
                 self._end()

@@ -78,10 +78,10 @@ class Planted(unittest.TestCase):
         self.check("semicolons", "Do `a; b`.", "Do a; b.", is_strict=True)
         self.assertEqual(prose.faults("Do a; b."), {})
 
-    def test_what_the_program_writes_counts_unless_it_is_folded(self):
-        note = "<!-- table:x -->\n1, 2, 3 and 4.\n<!-- end -->\n"
-        self.check("numbers", f"<details>\n{note}</details>", note)
-        self.check("numbers", f"<details>\n{note}</details>", f"<details>\n{note}1, 2, 3 and 4.\n</details>")
+    def test_what_the_program_writes_counts_but_for_folded_tables(self):
+        for note in ("1, 2, 3 and 4.", "- 1, 2, 3 and 4."):
+            self.check("numbers", "", f"<!-- table:x -->\n{note}\n<!-- end -->\n")
+            self.check("numbers", "", f"<details>\n<!-- table:x -->\n| x |\n\n{note}\n<!-- end -->\n</details>")
         table = f"<!-- table:x -->\n| {'x' * 121} |\n<!-- end -->\n"
         self.check("cells", f"<details>\n{table}</details>", table)
         self.check("cells", f"<details>\n{table}</details>", f"<details>\n| {'x' * 121} |\n</details>")

@@ -39,9 +39,9 @@ def paragraph(text, mark):
 
 
 def words_until_known(text):
-    """How many are read from the title to the end of the answer, or of the first paragraph where nobody asked."""
-    answer = re.search(r"^\*\*Answer\.\*\* ", text, re.MULTILINE)
-    end = re.compile(r"\n\n|\nRests on").search(text, answer.start() if answer else text.find("\n\n") + 2)
+    """How many are read from the title to the end of the answer, or of the first paragraph where none is marked as such."""
+    answer = re.search(r"^\*\*Answer\.\*\* ", text, re.MULTILINE) or re.search(r"(?<=\n\n)(?!\*\*Question)", text)
+    end = re.compile(r"\n\n|\nRests on").search(text, answer.start())
     return len(prose.plain(text[:end.start()]).removeprefix("# ").split())
 
 
@@ -103,6 +103,13 @@ class ResultPages(unittest.TestCase):
     def test_the_answer_is_known_after_few_words(self):
         counts = {name: words_until_known(text) for name, text in pages().items()}
         self.assertEqual({name: count for name, count in counts.items() if count > MOST_WORDS_UNTIL_KNOWN}, {})
+
+    def test_the_index_has_every_page_by_its_question(self):
+        """Those that the program writes no row for stand below its table."""
+        table, below = (RESULTS / "README.md").read_text(encoding="utf-8").split("<!-- end -->\n")
+        lacking = [line for name, text in pages().items() if f"]({name}/README.md)" not in table
+                   and (line := f"- [{paragraph(text, '**Question.** ')}]({name}/README.md)\n") not in below]
+        self.assertEqual(lacking, [])
 
     def test_answers_are_short_and_give_advice(self):
         answers, strategies = {name: text for name, text in pages().items() if "\n**Answer.** " in text}, known_strategies()
@@ -174,7 +181,7 @@ class Planted(unittest.TestCase):
 
     def test_the_words_until_the_answer_is_known(self):
         self.assertEqual(words_until_known(PAGE), len("It wins 5 points Question. What wins? Advice. Take `sync`. How sure. Firm: declared. Answer. It wins.".split()))
-        self.assertEqual(words_until_known("# It [wins](x)\n\nAs it\nwill.\n\nMore.\n"), 5)
+        self.assertEqual(words_until_known("# It [wins](x)\n\n**Question.** Why?\n\nAs it\nwill.\n\nMore.\n"), 7)
 
 
 if __name__ == "__main__":

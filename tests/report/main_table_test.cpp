@@ -23,6 +23,7 @@ ContrastResult compared(const std::string& group, const std::string& strategy, d
 ExperimentReport report_of(const std::vector<ContrastResult>& contrasts) {
   ExperimentReport report;
   report.headline = "mean_iou";
+  report.samples = "images";
   report.contrasts = contrasts;
   return report;
 }
@@ -50,7 +51,21 @@ TEST(MainTable, HasARowPerSideOfTheComparisonsTheBestFirst) {
                                    {"per_tower, batch statistics", "0.200\u00b10.000", "-"}}));
   EXPECT_EQ(main.note,
             "mean_iou, saved statistics where no others are named: mean \u00b1 half-width of its 95 % "
-            "interval, n = 2.");
+            "interval, n = 2. Read 16x1 as 16 GPUs with 1 image each.");
+}
+
+TEST(MainTable, SaysWhatItsFirstGroupingOrPlacementMeans) {
+  const auto note = [](const std::string& group, const std::string& samples = "images") {
+    ExperimentReport report =
+        report_of({compared("all", "a", 0.1, "b", 0), compared(group, "a", 0.1, "b", 0)});
+    report.samples = samples;
+    const std::string all = main_table(report).note;
+    return all.substr(all.find("n = 2.") + 6);
+  };
+  EXPECT_EQ(note("shards=iid"), "");
+  EXPECT_EQ(note("lr=0.1, 8x2, shards=iid", "clips"), " Read 8x2 as 8 GPUs with 2 clips each.");
+  EXPECT_EQ(note("1x16"), " Read 1x16 as 1 GPU with 16 images each.");
+  EXPECT_EQ(note("steps=10, 2x1-cpu-sockets"), " Read 2x1-cpu as 2 ranks with 1 tower each.");
 }
 
 TEST(MainTable, FillsWhatNobodyCompared) {

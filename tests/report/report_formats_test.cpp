@@ -62,7 +62,7 @@ std::string page_of(const TemporaryFolder& figures) {
   std::ofstream(figures.path() / "curve.svg") << "<svg><script>1</script></svg>";
   std::ofstream(figures.path() / "curve.png") << "no svg";
   std::ofstream(figures.path() / "told.svg")
-      << "<svg><dc:description>sync \"wins\" by &lt; 1.<script></dc:description></svg>";
+      << "<svg width=\"480.5pt\"><dc:description>sync \"wins\" by &lt; 1.<script></dc:description></svg>";
   const std::vector<Record> records = {Record(compose_record(account), "record.json")};
   return report_html(make_report(experiment, records), records, figures.path());
 }
@@ -83,6 +83,9 @@ TEST(ReportHtml, HoldsTablesFiguresFailuresCommandAndEnvironment) {
   EXPECT_TRUE(has(page, "<td>per_tower</td>")) << page;
   EXPECT_TRUE(has(page, "alt=\"curve\"") && has(page, "<figcaption>curve<"));
   EXPECT_TRUE(has(page, "alt=\"sync &quot;wins&quot; by &lt; 1.&lt;script&gt;\"")) << page;
+  EXPECT_TRUE(has(page, "<img style=\"width: calc(1.35 * 480.5pt)\" alt=\"sync") &&
+              has(page, "<img alt=\"curve\""))
+      << page;
   // Base64 of "<svg><script>1</script></svg>".
   EXPECT_TRUE(has(page, "src=\"data:image/svg+xml;base64,PHN2Zz48c2NyaXB0PjE8L3NjcmlwdD48L3N2Zz4=\""))
       << page;

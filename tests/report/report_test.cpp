@@ -71,10 +71,11 @@ TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
   EXPECT_DOUBLE_EQ(*result.sign_flip_p, 0.03125);  // six of one sign: 2^-5
   EXPECT_EQ(result.verdict, Verdict::better);
   EXPECT_EQ(result.warning, "");
-  EXPECT_EQ(report.learned, (std::vector<std::string>{"Of 1 declared comparison: 1 better."}));
-  EXPECT_EQ(report.leaders,
-            "Highest mean mean_iou (saved statistics; exploratory): 8x2 sync 0.625 (next per_tower 0.525), "
-            "2x8 per_tower 0.525 (next sync 0.505).");
+  EXPECT_EQ(report.learned, (std::vector<std::string>{"Declared comparisons: 1 better."}));
+  EXPECT_EQ(
+      report.leaders,
+      "Highest mean mean_iou with saved statistics, exploratory: at 8x2 sync 0.625 (next per_tower 0.525). "
+      "At 2x8 per_tower 0.525 (next sync 0.505).");
   EXPECT_EQ(report_json(report).at("learned"), Json({report.leaders, report.learned.front()}));
 }
 
@@ -133,7 +134,7 @@ TEST(Report, WarnsWhenSeedsAreTooFew) {
   const std::string text = report_text(make_report(experiment, all_records(experiment, 1)));
   EXPECT_TRUE(has(text, "only 3 paired seeds, so a direction at most")) << text;
   EXPECT_TRUE(has(text, "direction: above")) << text;
-  EXPECT_TRUE(has(text, "Of 1 declared comparison: 1 direction: above (fewer than 6 seeds")) << text;
+  EXPECT_TRUE(has(text, "Declared comparisons: 1 direction: above (fewer than 6 seeds")) << text;
   EXPECT_TRUE(has(text, "p = 0.25")) << text;
   Experiment three = experiment;
   for (const int64_t towers : {2, 8}) {

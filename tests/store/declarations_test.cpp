@@ -47,7 +47,7 @@ TEST_F(Declarations, BeforeTheFirstRunSaySoWithTheTime) {
   ASSERT_EQ(kept().size(), 1u);
   EXPECT_EQ(kept()[0].finished_runs, 0);
   EXPECT_EQ(kept()[0].fingerprint.size(), 16u);
-  EXPECT_NE(sentences().find("The comparison was declared before the first run, 20"), std::string::npos)
+  EXPECT_NE(sentences().find("The comparison was declared before the first run, on 20"), std::string::npos)
       << sentences();
   EXPECT_EQ(report().declared_in_short, "declared before the first run");
   EXPECT_EQ(report_json(report())["contrasts"][0]["declared_after_runs"], 0);
@@ -105,8 +105,8 @@ TEST_F(Declarations, TellOfSeedsThatWereAddedAfterALook) {
   experiment_.asked["matrix"]["seed"] = {0, 1, 2};
   keep();
   EXPECT_NE(sentences().find("The comparison was declared before the first run"), std::string::npos);
-  EXPECT_NE(sentences().find("Changed after 8 runs, 20"), std::string::npos) << sentences();
-  EXPECT_NE(sentences().find(" UTC: matrix."), std::string::npos) << sentences();
+  EXPECT_NE(sentences().find("Changed after 8 runs, on 20"), std::string::npos) << sentences();
+  EXPECT_NE(sentences().find(": matrix."), std::string::npos) << sentences();
   EXPECT_EQ(report().declared_in_short, "declared before the first run; matrix changed after 8 runs");
 }
 
@@ -120,7 +120,7 @@ TEST_F(Declarations, TellOfSettingsThatWereChangedAfterALook) {
   experiment_.asked["optimizer"]["lr"] = 0.05;
   experiment_.asked.erase("steps");
   keep();
-  EXPECT_NE(sentences().find(" UTC: optimizer, steps."), std::string::npos) << sentences();
+  EXPECT_NE(sentences().find(": optimizer, steps."), std::string::npos) << sentences();
   EXPECT_EQ(report().declared_in_short,
             "declared before the first run; optimizer, steps changed after 8 runs");
 }
@@ -137,7 +137,7 @@ TEST_F(Declarations, OfOlderProgramsHaveNoSettingsThatCouldHaveChanged) {
   EXPECT_EQ(kept().size(), 1u);
   experiment_.asked["matrix"]["seed"] = {0, 1, 2};
   keep();
-  EXPECT_NE(sentences().find(" UTC: matrix."), std::string::npos) << sentences();
+  EXPECT_NE(sentences().find(": matrix."), std::string::npos) << sentences();
 }
 
 // Records that came from elsewhere may be older than the declaration beside them.
