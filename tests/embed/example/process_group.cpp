@@ -1,10 +1,10 @@
 // Hands in a process group of its own, where own_network.cpp asks the launcher:
 //   torchrun --nproc-per-node 2 --no-python ./process_group
+#include <torch/torch.h>
+#include <bnlab.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <torch/torch.h>
-#include <bnlab.hpp>
 
 #include <cstdlib>
 #include <iostream>
@@ -18,7 +18,8 @@ int main() try {
   const auto group = c10::make_intrusive<c10d::ProcessGroup>(rank, size);
   const auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
-  group->setBackend(at::kCPU, c10d::ProcessGroup::GLOO, c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options));
+  group->setBackend(at::kCPU, c10d::ProcessGroup::GLOO,
+                    c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options));
   group->setDefaultBackend(c10d::ProcessGroup::GLOO);
 
   const bnlab::Ranks ranks(group);
