@@ -141,11 +141,10 @@ const Table& tables() {
         {"momentum", "sgd"},
         {"sgdm", "sgd"},
         {"nesterov", R"({"name": "sgd", "nesterov": true})"}};
-    table["loss"] = {{"ce", "cross_entropy"},
-                     {"cross_entropy_loss", "cross_entropy"},
-                     {"softmax", "cross_entropy"},
-                     {"nll_loss", "cross_entropy"},
-                     {"ohem_cross_entropy", "ohem"}};
+    table["loss"] = {{"ce", "cross_entropy"},           {"cross_entropy_loss", "cross_entropy"},
+                     {"softmax", "cross_entropy"},      {"nll_loss", "cross_entropy"},
+                     {"ohem_cross_entropy", "ohem"},    {"dice_loss", "dice"},
+                     {"dice_ce", "cross_entropy_dice"}, {"dice_ce_loss", "cross_entropy_dice"}};
     table["task"] = {
         {"pascal_voc", "voc"},
         {"pascal", "voc"},
