@@ -21,6 +21,7 @@ add_library(bnlab_embed INTERFACE)
 add_library(bnlab::strategies ALIAS bnlab_embed)
 target_compile_features(bnlab_embed INTERFACE cxx_std_20)
 target_include_directories(bnlab_embed INTERFACE ${PROJECT_SOURCE_DIR}/harness/embed)
+target_include_directories(bnlab_embed SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/harness/communicator/gloo_headers)
 # libstdc++ comes first: where a program's other libraries look for its functions, they must not find those that parts of
 # libbnlab_harness.a have instantiated, which would bring these parts along.
 target_link_libraries(bnlab_embed INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state $<LINK_LIBRARY:WHOLE_ARCHIVE,bnlab_strategies>
@@ -35,6 +36,7 @@ set_target_properties(bnlab_shared PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME bn
                       SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports} INSTALL_RPATH ${bnlab_libtorch}/lib)
 target_compile_features(bnlab_shared INTERFACE cxx_std_20)
 target_include_directories(bnlab_shared INTERFACE ${PROJECT_SOURCE_DIR}/harness/embed)
+target_include_directories(bnlab_shared SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/harness/communicator/gloo_headers)
 target_link_options(bnlab_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined)
 target_link_libraries(bnlab_shared PUBLIC bnlab_torch PRIVATE bnlab_harness Threads::Threads)
 
@@ -50,5 +52,6 @@ if(BNLAB_PROGRAM)
   install(TARGETS bnlab_strategies bnlab_harness bnlab_shared ARCHIVE LIBRARY)
   install(FILES harness/embed/bnlab.hpp TYPE INCLUDE)
   install(DIRECTORY harness/embed/bnlab TYPE INCLUDE)
+  install(DIRECTORY harness/communicator/gloo_headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bnlab)
   install(FILES ${PROJECT_BINARY_DIR}/bnlabConfig.cmake ${PROJECT_BINARY_DIR}/bnlabConfigVersion.cmake DESTINATION ${package})
 endif()

@@ -97,16 +97,13 @@ IdOf ids_of(const std::string& colours) {
 // The PNGs of a folder and those below it, in order.
 std::vector<fs::path> label_files(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (ending_of(entry->path()) == ".png" && !entry->path().filename().string().starts_with("."))
-      files.push_back(entry->path());
+  try {
+    std::ranges::copy_if(files_below(folder), std::back_inserter(files),
+                         [](const fs::path& file) { return ending_of(file) == ".png"; });
+  } catch (const fs::filesystem_error& error) {
+    refuse(error.path1().string() + ": cannot be listed (" + error.code().message() + ")");
   }
-  if (error || files.empty()) {
-    refuse(folder.string() + (error ? ": cannot be listed (" + error.message() + ")"
-                                    : ": expected label maps, PNG files, got none"));
-  }
+  if (files.empty()) refuse(folder.string() + ": expected label maps, PNG files, got none");
   std::ranges::sort(files);
   return files;
 }

@@ -141,11 +141,10 @@ const Table& tables() {
         {"momentum", "sgd"},
         {"sgdm", "sgd"},
         {"nesterov", R"({"name": "sgd", "nesterov": true})"}};
-    table["loss"] = {{"ce", "cross_entropy"},
-                     {"cross_entropy_loss", "cross_entropy"},
-                     {"softmax", "cross_entropy"},
-                     {"nll_loss", "cross_entropy"},
-                     {"ohem_cross_entropy", "ohem"}};
+    table["loss"] = {{"ce", "cross_entropy"},           {"cross_entropy_loss", "cross_entropy"},
+                     {"softmax", "cross_entropy"},      {"nll_loss", "cross_entropy"},
+                     {"ohem_cross_entropy", "ohem"},    {"dice_loss", "dice"},
+                     {"dice_ce", "cross_entropy_dice"}, {"dice_ce_loss", "cross_entropy_dice"}};
     table["task"] = {
         {"pascal_voc", "voc"},
         {"pascal", "voc"},
@@ -221,6 +220,31 @@ std::string answer_from_table(const std::string& family, const std::string& name
   if (found == nullptr) return "";
   return found->ours.empty() ? "; " + found->remark
                              : with_remark("; bnlab calls it " + quoted(found->ours), found->remark);
+}
+
+std::string answer_to_encoder(const Json& model) {
+  const auto text = [&](const char* key) {
+    return model.contains(key) && model[key].is_string() ? model[key].get<std::string>() : std::string();
+  };
+  const std::string encoder = text("encoder_name").empty() ? text("encoder") : text("encoder_name");
+  if (encoder.empty() && !model.contains("encoder_weights")) return "";
+  static const std::map<std::string, std::string> on_encoders = {
+      {"unet", "backbone_unet"},   {"backboneunet", "backbone_unet"},   {"pspnet", "pspnet"}, {"fcn", "fcn"},
+      {"deeplabv3", "deeplab_v3"}, {"deeplabv3plus", "deeplab_v3_plus"}};
+  const auto ours = on_encoders.find(plain_name(text("name")));
+  if (ours == on_encoders.end())
+    return "has no such network on an encoder; there are backbone_unet, pspnet, fcn, deeplab_v3 and "
+           "deeplab_v3_plus";
+  const std::string name = encoder.empty() ? "resnet34" : encoder;  // its default there
+  const OtherName* known = find_other_name("backbone", name);
+  const std::string backbone = known != nullptr ? known->ours : plain_name(name) == "vgg16" ? "vgg16" : "";
+  if (backbone.empty())
+    return "has no encoder " + Json(name).dump() + "; there are resnet of depth 18, 34, 50 or 101, and vgg16";
+  const bool pretrained = !model.contains("encoder_weights") || !model["encoder_weights"].is_null();
+  return R"(calls it {"name": ")" + ours->second + R"(", "backbone": )" + quoted(backbone) + "}" +
+         (pretrained ? R"(, and weights to start from are a key of the whole spec: "init_from": {"file": )"
+                       R"("encoder.safetensors", "part": "backbone"})"
+                     : "");
 }
 
 std::string answer_to_other_key(const std::string& path, const std::string& key) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/json.hpp"
+
 namespace bnlab {
 
 struct OtherName {
@@ -28,6 +30,10 @@ std::string plain_name(const std::string& name);
 // "; bnlab calls it NAME: REMARK", "; REMARK" where there is no name, or "" for a name that is not in the
 // table.
 std::string answer_from_table(const std::string& family, const std::string& name);
+
+// What segmentation_models calls {"name": "Unet", "encoder_name": "resnet34", "encoder_weights": "imagenet"}: the
+// whole model that bnlab has for these words, and init_from; "" of a model without an encoder.
+std::string answer_to_encoder(const Json& model);
 
 // The same for an unknown key of the object at `path` ("optimizer", "matrix.strategy[1]", "" for the spec).
 std::string answer_to_other_key(const std::string& path, const std::string& key);

@@ -136,6 +136,11 @@ class Resolver {
   Json component(const Parameter& parameter, const Json& given, const std::string& path) {
     const bool is_object = given.is_object();
     if (!is_object && !given.is_string()) return expect(false, parameter, given, path);
+    if (const std::string answer = parameter.family == "model" && is_object ? answer_to_encoder(given) : "";
+        !answer.empty()) {
+      problems_.add(path, "an encoder, as segmentation_models names it; bnlab " + answer);
+      return given;
+    }
     const std::string name_path = is_object ? key_path(path, "name") : path;
     const Json named = name_of(parameter, given);
     if (!named.is_string()) {
@@ -148,7 +153,10 @@ class Resolver {
     const std::string name = named;
     const About* about = find_registered(parameter.family, name);
     if (about == nullptr) {
-      const std::string answer = answer_to_other_name(parameter.family, name);
+      // "resnet" of depth 20 is another network than that of depth 50.
+      const std::string depth = is_object && given.contains("depth") ? given["depth"].dump() : "";
+      std::string answer = depth.empty() ? "" : answer_from_table(parameter.family, name + depth);
+      if (answer.empty()) answer = answer_to_other_name(parameter.family, name);
       const std::string known = component_suggestion(name, registered_names(parameter.family));
       problems_.add(name_path,
                     "unknown " + parameter.family + " " + shown(name) + (answer.empty() ? known : answer));

@@ -2,20 +2,21 @@
 
 #include <caffe2/serialize/inline_container.h>
 #include <fcntl.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "harness/communicator/reason.hpp"
+#include "harness/embed/pickled.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/tensor_json.hpp"
 
@@ -50,16 +51,35 @@ void write_dict(const c10::impl::GenericDict& dict, const std::string& file) {
   archive.writeEndOfFile();
 }
 
-c10::impl::GenericDict read_dict(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) throw Error(Error::Kind::data, file + ": cannot be read");
-  try {
-    return torch::jit::pickle_load(bytes).toGenericDict();
-  } catch (const std::exception&) {
-    throw Error(Error::Kind::data,
-                file + ": expected what torch.save(dict(model.state_dict()), file) writes");
+// PyTorch counts batches at every norm since 0.4.1.
+bool is_counter(const std::string& name) {
+  return name == "num_batches_tracked" || name.ends_with(".num_batches_tracked");
+}
+
+// What stands before all names in a file, such as "module.": of what may, that with which most tensors are there.
+std::string prefix_of(const std::map<std::string, PickledTensor>& given, const NamedTensors& wanted,
+                      const std::string& file) {
+  const auto found = [&](const std::string& prefix) {
+    return std::ranges::count_if(wanted, [&](const auto& mine) {
+      return !is_counter(mine.first) && given.contains(prefix + mine.first);
+    });
+  };
+  std::set<std::string> prefixes;
+  for (const auto& [mine, unused] : wanted)
+    for (const auto& [theirs, unused_too] : given)
+      if (!is_counter(mine) && theirs.ends_with("." + mine))
+        prefixes.insert(theirs.substr(0, theirs.size() - mine.size()));
+  std::string best, other;
+  for (const std::string& prefix : prefixes) {
+    if (found(prefix) > found(best)) best = prefix;
+    if (found(prefix) == found(best) && prefix != best) other = prefix;
   }
+  const auto all = std::ranges::count_if(wanted, [](const auto& mine) { return !is_counter(mine.first); });
+  if (!best.empty() && found(other) == all) {
+    throw Error(Error::Kind::data, file + " has two such networks, " + best + "* and " + other +
+                                       "*: save the one that is meant, without what stands before its names");
+  }
+  return best;
 }
 
 // Puts the bytes of a file on the disk, lest a power cut leaves an empty one under its new name.
@@ -75,22 +95,26 @@ void sync(const std::string& file) {
 
 void load_state_dict(torch::nn::Module& module, const std::string& file) {
   const at::NoGradGuard no_grad;
-  const c10::impl::GenericDict given = read_dict(file);
+  std::map<std::string, PickledTensor> given;
+  for (PickledTensor& tensor : pickled_tensors(file)) given.insert_or_assign(tensor.name, std::move(tensor));
+  const NamedTensors wanted = state_of(module);
+  const std::string prefix = prefix_of(given, wanted, file);
   std::string wrong;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
-  for (const auto& [name, mine] : state_of(module)) {
-    const auto found = given.find(name);
-    const bool there = found != given.end() && found->value().isTensor();
-    if (!there || found->value().toTensor().sizes() != mine.sizes()) {
-      wrong +=
-          (wrong.empty() ? "" : ", ") + name + " " + shape_text(mine.sizes()) +
-          (there ? " (there it is " + shape_text(found->value().toTensor().sizes()) + ")" : " (missing)");
-      continue;
+  std::vector<std::pair<at::Tensor, const PickledTensor*>> found;
+  for (const auto& [name, mine] : wanted) {
+    const auto theirs = given.find(prefix + name);
+    const bool there = theirs != given.end();
+    if (there ? mine.sizes() != theirs->second.sizes : !is_counter(name)) {
+      wrong += (wrong.empty() ? "" : ", ") + name + " " + shape_text(mine.sizes()) +
+               (there ? " (there it is " + shape_text(theirs->second.sizes) + ")" : " (missing)");
     }
-    copies.emplace_back(mine, found->value().toTensor());
+    found.emplace_back(mine, there ? &theirs->second : nullptr);
   }
   if (!wrong.empty()) throw Error(Error::Kind::data, file + " does not fit the module: " + wrong);
-  for (auto& [mine, theirs] : copies) mine.copy_(theirs);
+  std::vector<at::Tensor> read;
+  for (const auto& [mine, theirs] : found)
+    read.push_back(theirs == nullptr ? at::zeros({}, at::kLong) : theirs->read());
+  for (size_t i = 0; i < found.size(); ++i) found[i].first.copy_(read[i]);
 }
 
 void save_state_dict(const torch::nn::Module& module, const std::string& file) {

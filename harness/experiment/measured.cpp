@@ -21,7 +21,7 @@ std::vector<std::string> metrics_of(const Json& run) {
   const bool known = task.is_object() && find_registered("task", task.value("name", "")) != nullptr;
   const bool pixels = !known || facts_of<TaskFacts>(task).labelled == Labelled::pixels;
   for (const char* metric :
-       pixels ? std::vector{"mean_iou", "pixel_accuracy", "groups"}
+       pixels ? std::vector{"mean_iou", "mean_dice", "pixel_accuracy", "groups"}
               : std::vector{"top1", "motion_accuracy", "direction_accuracy", "scene_accuracy"}) {
     metrics.push_back(metric);
   }

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFile = ".data_checks";
-constexpr const char* kRules = "bnlab data check 3";     // another number: what is judged has changed
+constexpr const char* kRules = "bnlab data check 4";     // another number: what is judged has changed
 constexpr int64_t kQuick = 16 << 20, kMuch = 256 << 20;  // bytes
 
 // Answers by a hash of the question and the fingerprint.

@@ -287,7 +287,8 @@ void add_numbers(const fs::path& run, const Json& result, Json& values) {
   if (last.is_number()) values["gradient norm"] = rounded(last.get<double>());
   for (const auto& [population, metrics] : result.at("final").items()) {
     for (const auto& [metric, value] : metrics.items())
-      if (value.is_number()) values[population + " " + metric] = rounded(value.get<double>());
+      if (value.is_number() && metric != "mean_dice")  // follows from the counts that mean_iou is of
+        values[population + " " + metric] = rounded(value.get<double>());
   }
   const Json& history = result.at("history");  // the last entry is `final`, where no weights are selected
   const size_t last_ones = result.contains("selected") ? 0 : 1;

@@ -3,7 +3,7 @@
 // Of every clip the middle frames of equal parts of it are taken (Wang et al. 2016, TSN, take such parts).
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <regex>
 
 #include "harness/components/registry.hpp"
@@ -13,6 +13,7 @@
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/images/resized_images.hpp"
+#include "harness/tasks/images/spelling.hpp"
 
 namespace bnlab::frames {
 
@@ -82,34 +83,41 @@ int64_t place_of_frame(int64_t i, int64_t taken, int64_t all) {
 }
 
 // A clip's folder, which must lie below the root.
-fs::path clip_folder(const fs::path& root, const std::string& given, const std::string& where) {
-  const fs::path normal = fs::path(given).lexically_normal();
+fs::path clip_folder(const fs::path& root, const std::string& given, Spellings& spellings,
+                     const std::string& where) {
+  const fs::path normal = listed_path(root, given).lexically_normal();
   if (normal.is_absolute() || *normal.begin() == "..")
     fail(where + ": expected a path below " + root.string() + ", got " + given);
-  return root / normal;
+  return spellings.find(root / normal);
+}
+
+// Takes the number and the blanks before it off the end of a text. Nothing where there are none.
+std::optional<int64_t> take_number(std::string& text) {
+  const size_t blank = text.find_last_of(" \t"), end = text.find_last_not_of(" \t", blank);
+  if (blank == std::string::npos || end == std::string::npos) return std::nullopt;
+  const std::string number = text.substr(blank + 1);
+  text.resize(end + 1);
+  const bool digits = !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  return digits && number.size() <= 9 ? std::optional(std::stoll(number)) : std::nullopt;
 }
 
 Clips read_list(const fs::path& root, const fs::path& list, const Options& options) {
-  static const std::regex form("(.*\\S)\\s+([0-9]{1,9})\\s+([0-9]{1,9})\\s*");
   const Pattern pattern = *Pattern::read(options.pattern);
-  std::ifstream lines(list);
-  if (!lines) fail(list.string() + ": cannot be read; expected a line `path frames label` for each clip");
   Clips clips;
-  int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string where = list.string() + ", line " + std::to_string(++number);
-    std::smatch part;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (!std::regex_match(line, part, form) || std::stoll(part[2]) == 0)
+  Spellings spellings;
+  for (const auto& [where, line] : lines_of_list(list)) {
+    std::string path = line;
+    const std::optional<int64_t> label = take_number(path), frames = take_number(path);
+    if (!label || frames.value_or(0) == 0)
       fail(where + ": expected `path frames label` with at least one frame, got '" + line + "'");
-    const fs::path folder = clip_folder(root, part[1], where);
+    const fs::path folder = clip_folder(root, path, spellings, where);
     for (int64_t i = 0; i < options.frames; ++i) {
-      const int64_t place = place_of_frame(i, options.frames, std::stoll(part[2]));
+      const int64_t place = place_of_frame(i, options.frames, *frames);
       const fs::path file = folder / pattern.name(options.first + place);
       if (!fs::is_regular_file(file)) fail(file.string() + ": missing, a frame of the clip in " + where);
       clips.files.push_back(file.string());
     }
-    clips.labels.push_back(std::stoll(part[3]));
+    clips.labels.push_back(*label);
   }
   if (clips.labels.empty())
     fail(list.string() + ": expected a line `path frames label` for each clip, got none");

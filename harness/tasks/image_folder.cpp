@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
@@ -15,6 +16,7 @@
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/images/resized_images.hpp"
+#include "harness/tasks/images/spelling.hpp"
 
 namespace bnlab::image_folder {
 
@@ -43,13 +45,18 @@ bool readable(const fs::path& file, std::vector<DataFault>& faults) {
 
 std::vector<std::string> images_below(const fs::path& folder, std::vector<DataFault>& faults) {
   std::vector<std::string> files;
-  const auto links = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator entry(folder, links), end; entry != end; ++entry)
-    if (hidden(entry->path()))
-      entry.disable_recursion_pending();
-    else if (entry->is_regular_file() && readable(entry->path(), faults))
-      files.push_back(entry->path().string());
-  if (files.empty() && faults.empty()) fail(folder.string() + ": no images here (.jpg, .jpeg or .png)");
+  const size_t before = faults.size();
+  try {
+    for (const fs::path& file : files_below(folder))
+      if (readable(file, faults)) files.push_back(file.string());
+  } catch (const fs::filesystem_error& error) {
+    fail(error.path1().string() + ": cannot be listed (" + error.code().message() + ")");
+  }
+  if (files.empty() && faults.size() == before) {
+    faults.push_back({"classes without images",
+                      folder.string() +
+                          ": no images here (.jpg, .jpeg or .png); put some there, or move the folder away"});
+  }
   std::ranges::sort(files);
   return files;
 }
@@ -106,6 +113,13 @@ Splits Options::splits(const std::string& data_dir) const {
   if (found.train.size() < 2) {
     fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
          std::to_string(found.train.size()));
+  }
+  std::map<std::u32string, std::string> spelt;  // a class of both splits may be spelt in two ways
+  for (const auto& [name, unused] : found.train) spelt.emplace(canonical(name), name);
+  for (auto& [name, files] : std::exchange(found.test, {})) {
+    const auto same = spelt.find(canonical(name));
+    auto& all = found.test[found.train.contains(name) || same == spelt.end() ? name : same->second];
+    all.insert(all.end(), files.begin(), files.end());
   }
   for (const auto& [name, files] : found.test)
     if (!found.train.contains(name)) fail((test / name).string() + ": the training split has no such class");

@@ -15,7 +15,7 @@ Json ratio(double part, double whole) {
 Json score(const at::Tensor& confusion) {
   const auto counts = confusion.to(at::kDouble).contiguous();
   const auto labelled = counts.sum(1), predicted = counts.sum(0), hit = counts.diagonal();
-  double iou_sum = 0, accuracy_sum = 0, present = 0;
+  double iou_sum = 0, dice_sum = 0, accuracy_sum = 0, present = 0;
   Json class_iou = Json::array();
   for (int64_t c = 0; c < counts.size(0); ++c) {
     const double in_labels = labelled[c].item<double>(), hits = hit[c].item<double>();
@@ -26,10 +26,12 @@ Json score(const at::Tensor& confusion) {
     const double iou = hits / (in_labels + predicted[c].item<double>() - hits);
     class_iou.push_back(iou);
     iou_sum += iou;
+    dice_sum += 2 * iou / (1 + iou);
     accuracy_sum += hits / in_labels;
     present += 1;
   }
   return {{"mean_iou", ratio(iou_sum, present)},
+          {"mean_dice", ratio(dice_sum, present)},
           {"pixel_accuracy", ratio(hit.sum().item<double>(), counts.sum().item<double>())},
           {"class_accuracy", ratio(accuracy_sum, present)},
           {"class_iou", class_iou}};
@@ -51,7 +53,7 @@ Numbered number_names(const std::vector<std::string>& names) {
 }
 
 void SegmentationOptions::describe(OptionVisitor& option) {
-  option.component("loss", loss, "loss", "which pixels count in the loss");
+  option.component("loss", loss, "loss", "what training minimises, and which pixels count in it");
 }
 
 SegmentationTask::SegmentationTask(int64_t classes, const SegmentationOptions& options)

@@ -1,7 +1,7 @@
 // What all segmentation tasks share: a loss that the spec chooses, and mean intersection over union (IoU)
 // from one confusion matrix over the whole split. IoU of a class = true positives / (labelled + predicted -
-// true positives); its mean is over the classes that the split's labels show, so a class absent from the
-// split counts neither way.
+// true positives), its Dice coefficient 2 IoU / (1 + IoU). Means are over the classes that the split's labels
+// show, so a class absent from the split counts neither way.
 #pragma once
 
 #include <string>
@@ -37,7 +37,7 @@ class SegmentationTask : public Task {
 
   // Confusion counts int64 [groups, labelled class, predicted class].
   at::Tensor measure(const at::Tensor& outputs, const at::Tensor& labels, int64_t begin) const override;
-  // {"mean_iou", "pixel_accuracy", "class_accuracy", "class_iou": [...]} and, where there are several
+  // {"mean_iou", "mean_dice", "pixel_accuracy", "class_accuracy", "class_iou": [...]} and, where there are several
   // groups, "groups": {NAME: {"mean_iou", "pixel_accuracy"}}.
   Json metrics(const at::Tensor& measured) const override;
 

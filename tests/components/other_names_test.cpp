@@ -44,6 +44,25 @@ TEST(OtherNames, DepthsAreAnsweredWithTheirOptions) {
   EXPECT_EQ(answer_from_table("model", "hrnet"), "");
 }
 
+TEST(OtherNames, NetworkAndEncoderAreAnsweredTogether) {
+  const auto answer = [](const char* model) { return answer_to_encoder(Json::parse(model)); };
+  EXPECT_EQ(
+      answer(R"({"name": "Unet", "encoder_name": "resnet34", "encoder_weights": "imagenet"})"),
+      R"(calls it {"name": "backbone_unet", "backbone": {"name": "resnet", "depth": 34}}, and weights to start )"
+      R"(from are a key of the whole spec: "init_from": {"file": "encoder.safetensors", "part": "backbone"})");
+  EXPECT_EQ(answer(R"({"name": "unet", "encoder_name": "vgg16_bn", "encoder_weights": null})"),
+            R"(calls it {"name": "backbone_unet", "backbone": "vgg16"})");
+  EXPECT_TRUE(
+      answer(R"({"name": "DeepLabV3Plus", "encoder_name": "resnet50"})")
+          .starts_with(
+              R"(calls it {"name": "deeplab_v3_plus", "backbone": {"name": "resnet", "depth": 50}})"));
+  EXPECT_TRUE(
+      answer(R"({"name": "UnetPlusPlus", "encoder_name": "resnet34"})").starts_with("has no such network"));
+  EXPECT_TRUE(
+      answer(R"({"name": "Unet", "encoder_name": "mit_b0"})").starts_with(R"(has no encoder "mit_b0")"));
+  EXPECT_EQ(answer(R"({"name": "unet", "base": 8})"), "");
+}
+
 TEST(OtherNames, KeysAreAnsweredByWhereTheyStand) {
   EXPECT_EQ(answer_to_other_key("", "learning_rate"), "; bnlab calls it \"optimizer.lr\"");
   EXPECT_EQ(answer_to_other_key("optimizer", "learning_rate"), "; bnlab calls it \"lr\"");

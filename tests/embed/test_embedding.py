@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
 EXAMPLE = pathlib.Path(__file__).resolve().parent / "example"
@@ -190,6 +191,58 @@ class Embedding(unittest.TestCase):
         for name, tensor in stock.state_dict().items():
             self.assertEqual(returned[name].dtype, tensor.dtype)
             torch.testing.assert_close(returned[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+    def test_checkpoints_are_read_as_people_have_them(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no torch")
+        nn, (plain, given, target) = torch.nn, (self.folder / name for name in ("plain.pt", "given.pt", "to.pt"))
+        stock = nn.Sequential()
+        for inputs in (3, 8):
+            stock.extend([nn.Conv2d(inputs, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()])
+        stock.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)])
+        state, program = stock.state_dict(), self.build / "converted_network"
+        torch.save(dict(state), plain)
+        done(program, plain, target)
+        expected = torch.load(target)
+
+        def wrapped(prefix):
+            return {prefix + name: each for name, each in state.items()}
+
+        on_a_gpu = self.folder / "gpu.zip"
+        with zipfile.ZipFile(plain) as source, zipfile.ZipFile(on_a_gpu, "w") as archive:
+            for name in source.namelist():
+                archive.writestr(name, source.read(name).replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0"))
+        saved = [(state, {}), (state, {"_use_new_zipfile_serialization": False}), (dict(state), {"pickle_protocol": 4}),
+                 ({name: each for name, each in state.items() if "tracked" not in name}, {}),
+                 ({name: nn.Parameter(each, each.is_floating_point()) for name, each in state.items()}, {}),
+                 ({"epoch": 3, "state_dict": wrapped("model."), "optimizer": {"lr": 0.1, "state": [None, True]}}, {}),
+                 ({"model": wrapped("_orig_mod.module."), "args": ("a", -1, 2**40)}, {})]
+        for checkpoint, options in saved + [(None, {})]:
+            torch.save(checkpoint, given, **options)
+            if checkpoint is None:
+                on_a_gpu.rename(given)
+            done(program, given, target)
+            for name, tensor in torch.load(target).items():
+                self.assertTrue(torch.equal(tensor, expected[name]), (name, str(checkpoint)[:100], options))
+        torch.save(wrapped("student.") | wrapped("teacher."), given)
+        refused = subprocess.run([program, given, target], capture_output=True, text=True)
+        self.assertRegex(refused.stderr, r"has two such networks, student.* and teacher")
+        for write in (lambda: torch.save(stock, given), lambda: torch.jit.script(stock).save(given)):
+            write()
+            refused = subprocess.run([program, given, target], capture_output=True, text=True)
+            self.assertEqual(refused.returncode, 1)
+            line = re.search(r"python (-c .*)$", refused.stderr, re.MULTILINE)[1]
+            subprocess.run(f"{sys.executable} {line}", shell=True, check=True, capture_output=True)
+            done(program, f"{given}.plain.pt", target)
+            self.assertTrue(torch.equal(torch.load(target)["8.weight"], expected["8.weight"]))
+        given.write_bytes(plain.read_bytes()[:-300])
+        refused = subprocess.run([program, given, target], capture_output=True, text=True)
+        self.assertRegex(refused.stderr, r"given\.pt: is damaged, .*; fetch it again")
+
+    def test_a_program_hands_in_its_own_process_group(self):
+        self.assertEqual(self.on_ranks(2, "process_group"), "running mean 0.05\n")
 
     def test_a_rank_that_has_gone_is_an_error_that_names_the_rank(self):
         where = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),

@@ -209,7 +209,8 @@ class Converted(unittest.TestCase):
         state = bnlab.network("unet", "sync", 3).state_dict()
         state["half"] = torch.randn(3, 5).t().bfloat16()  # in another layout
         with tempfile.TemporaryDirectory() as folder:
-            for checkpoint in (state, {"epoch": 3, "state_dict": {"module." + name: each for name, each in state.items()}}):
+            for checkpoint in (state, {"epoch": 3, "state_dict": {"module." + name: each for name, each in state.items()}},
+                               {"_orig_mod.model." + name: each for name, each in state.items()}):
                 done, file = self.convert(folder, checkpoint)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 for read in (load_file(file), bnlab.read_safetensors(file)):
@@ -222,6 +223,16 @@ class Converted(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("expected a dictionary of tensors", done.stderr)
             self.assertFalse(os.path.exists(file))
+
+    def test_of_a_whole_module_it_says_the_line_that_makes_a_dictionary(self):
+        with tempfile.TemporaryDirectory() as folder:
+            module = torch.nn.Linear(2, 3)
+            done, file = self.convert(folder, module)
+            self.assertEqual(done.returncode, 1)
+            line = done.stderr.partition("writes a dictionary of tensors: python ")[2]
+            subprocess.run(f"{sys.executable} {line}", shell=True, check=True)
+            checkpoint = Path(folder, "checkpoint.pth.plain.pt")
+            self.assertTrue(torch.equal(torch.load(checkpoint)["weight"], module.weight))
 
     def test_a_tensor_of_a_type_that_safetensors_lack_is_named(self):
         with tempfile.TemporaryDirectory() as folder:

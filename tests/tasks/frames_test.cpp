@@ -116,7 +116,7 @@ TEST_F(FramesTest, NamesWhatIsWrong) {
   EXPECT_EQ(with("jump/v1 20 0\n"), folder_.path("clips/jump/v1/img_00013.jpg") +
                                         ": missing, a frame of the clip in " + list + ", line 1");
   EXPECT_EQ(with("jump/v1 8 0\n"), "label 1 of the test list: the training list has labels 0 to 0");
-  EXPECT_PRED2(has, error({{"train_list", "none.txt"}}), "none.txt: cannot be read");
+  EXPECT_PRED2(has, error({{"train_list", "none.txt"}}), "none.txt: does not exist");
   EXPECT_PRED2(has, error({{"pattern", "img.jpg"}}), "pattern: expected a file name with one number");
   EXPECT_PRED2(has, error({{"pattern", "../%05d.jpg"}}), "pattern: expected a file name with one number");
 }

@@ -77,6 +77,21 @@ TEST_F(ImageFolderTest, LinkedFoldersAreRead) {
   EXPECT_EQ(task()->training_samples(), 5);
 }
 
+TEST_F(ImageFolderTest, WhatOtherSystemsLeaveIsNoClass) {
+  for (const char* name : {"@eaDir", "__MACOSX", ".DS_Store"})
+    write_png(folder_.path(std::string("pets/train/") + name + "/3.png"), grey(20, 30, 10),
+              PNG_COLOR_TYPE_RGB);
+  std::filesystem::create_directory_symlink("..", folder_.path("pets/train/a/") + "circle");
+  EXPECT_EQ(task()->classes(), 3);
+}
+
+TEST_F(ImageFolderTest, AClassMayBeSpeltInTwoWays) {
+  write_png(folder_.path("pets/train/K\xc3\xa4tzchen/1.png"), grey(20, 30, 10), PNG_COLOR_TYPE_RGB);
+  write_png(folder_.path("pets/val/Ka\xcc\x88tzchen/2.png"), grey(20, 30, 10), PNG_COLOR_TYPE_RGB);
+  EXPECT_EQ(task()->classes(), 4);
+  EXPECT_EQ(task()->test_samples(), 2);
+}
+
 // The test image is 16x24, so that its short side stays; columns 6 to 17 are cut out, and 12 on are white.
 TEST_F(ImageFolderTest, TestsTheMiddleOfTheImage) {
   const Examples test = task()->test(0, 1);
@@ -121,7 +136,9 @@ TEST_F(ImageFolderTest, NamesWhatIsWrong) {
   test::truncate(folder_.path("pets/train/ab/1.jpeg"), 0.5);
   EXPECT_PRED2(has, error(), folder_.path("pets/train/ab/1.jpeg"));
   std::filesystem::remove(folder_.path("pets/train/ab/1.jpeg"));
-  EXPECT_EQ(error(), folder_.path("pets/train/ab") + ": no images here (.jpg, .jpeg or .png)");
+  std::filesystem::create_directory(folder_.path("pets/train/none"));
+  for (const char* name : {"ab", "none"})
+    EXPECT_PRED2(has, error(), folder_.path("pets/train/") + name + ": no images here (.jpg, .jpeg or .png)");
   EXPECT_PRED2(has, error({{"short_side", 11}}),
                "short_side: expected at least the larger side of size, 12, got 11");
 }

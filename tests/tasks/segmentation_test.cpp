@@ -44,6 +44,7 @@ TEST(SegmentationMetric, EqualsAConfusionWorkedOutByHand) {
   EXPECT_TRUE(metrics["class_iou"][2].is_null());
   EXPECT_TRUE(metrics["class_iou"][3].is_null());
   EXPECT_DOUBLE_EQ(metrics["mean_iou"], 0.5);
+  EXPECT_DOUBLE_EQ(metrics["mean_dice"], (4.0 / 5 + 2.0 / 4) / 2);
   EXPECT_DOUBLE_EQ(metrics["pixel_accuracy"], 3.0 / 5);
   EXPECT_DOUBLE_EQ(metrics["class_accuracy"], (2.0 / 3 + 1.0 / 2) / 2);
   EXPECT_FALSE(metrics.contains("groups"));
@@ -68,6 +69,7 @@ TEST(SegmentationMetric, GroupsAreScoredApartAndTogether) {
 TEST(SegmentationMetric, WithoutAnyValidLabelIsNull) {
   const Json metrics = Bare(2).metrics(at::zeros({1, 2, 2}, at::kLong));
   EXPECT_TRUE(metrics["mean_iou"].is_null());
+  EXPECT_TRUE(metrics["mean_dice"].is_null());
   EXPECT_TRUE(metrics["pixel_accuracy"].is_null());
 }
 

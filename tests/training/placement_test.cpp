@@ -113,10 +113,24 @@ TEST_F(PlacementOfOptions, LossesAreInvariantTooAndAnotherTraining) {
   const Json hard = {{"name", "ohem"}, {"threshold", 0.2}, {"min_kept", 16}};
   const Json smoothed = {{"name", "cross_entropy"}, {"label_smoothing", 0.1}};
   const Json weighted = {{"name", "cross_entropy"}, {"class_weights", {0.2, 1, 1.5, 2, 3}}};
-  for (const Json& loss : {hard, smoothed, weighted}) {
+  const Json dice = {{"name", "dice"}}, of_towers = {{"name", "dice"}, {"over", "tower"}};
+  const Json both = {{"name", "cross_entropy_dice"}, {"over", "batch"}, {"dice_weight", 0.5}};
+  for (const Json& loss : {hard, smoothed, weighted, dice, of_towers, both}) {
     SCOPED_TRACE(loss);
     for (const char* mean : {"batch", "tower"}) expect_invariant(with(loss, mean), {2});
     EXPECT_NE(runs_.run(with(loss, "batch"), 1).losses, runs_.run(with("cross_entropy", "batch"), 1).losses);
+  }
+}
+
+TEST_F(PlacementOfOptions, ADiceOfTheWholeBatchIsInvariantToo) {
+  for (const Json& per_tower : {Json(2), Json({3, 0, 2, 3})}) {
+    expect_invariant(TrainingRuns::spec({{"task",
+                                          {{"name", "shapes"},
+                                           {"size", {16, 16}},
+                                           {"train", 24},
+                                           {"test", 11},
+                                           {"loss", {{"name", "dice"}, {"over", "batch"}}}}},
+                                         {"batch_per_tower", per_tower}}));
   }
 }
 

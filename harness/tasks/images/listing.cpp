@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <fstream>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -13,6 +14,8 @@
 #include "harness/mapped.hpp"
 #include "harness/shell.hpp"
 #include "harness/tasks/held_out.hpp"
+#include "harness/tasks/images/spelling.hpp"
+#include "harness/text_file.hpp"
 
 namespace bnlab {
 namespace {
@@ -61,27 +64,21 @@ std::string cure_for_json(const fs::path& folder, const fs::path& labels) {
 std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& endings,
                                               const std::string& cure) {
   std::map<std::string, fs::path> found;
-  std::error_code error;
-  for (fs::recursive_directory_iterator
-           entry(side.folder, fs::directory_options::follow_directory_symlink, error),
-       end;
-       !error && entry != end; entry.increment(error)) {
-    if (hidden(entry->path())) {
-      entry.disable_recursion_pending();
-      continue;
+  try {
+    for (const fs::path& file : files_below(side.folder)) {
+      const std::string name = name_in(side, file, endings);
+      if (!name.empty() && !found.emplace(name, file).second)
+        refuse(file.string() + ": the folder has two pictures of this name; remove one");
     }
-    const std::string name =
-        entry->is_regular_file(error) ? name_in(side, entry->path(), endings) : std::string();
-    if (!name.empty() && !found.emplace(name, entry->path()).second)
-      refuse(entry->path().string() + ": the folder has two pictures of this name; remove one");
-  }
-  if (error) {
+  } catch (const fs::filesystem_error& error) {
+    const std::string message =
+        error.path1().string() + ": cannot be listed (" + error.code().message() + ")";
+    if (error.path1() != side.folder) refuse(message);
     std::string converted;
     const fs::path around = side.folder.parent_path();
     for (const fs::path& folder : {around, around / "annotations"})
       if (endings == kLabelEndings && converted.empty()) converted = cure_for_json(folder, side.folder);
-    refuse(side.folder.string() + ": cannot be listed (" + error.message() + ")" +
-           (converted.empty() ? cure : converted));
+    refuse(message + (converted.empty() ? cure : converted));
   }
   return found;
 }
@@ -127,27 +124,33 @@ std::string missing_image(const Side& images, const std::string& name, const fs:
 }
 
 // A path of a list file: as it stands below the root, or the longest tail of an absolute one.
-fs::path listed_file(const fs::path& root, const fs::path& given, const std::string& where) {
+fs::path listed_file(const fs::path& root, const std::string& word, Spellings& spellings,
+                     const std::string& where) {
+  const fs::path given = listed_path(root, word);
   fs::path tail = given.lexically_normal().relative_path();
   if (!given.is_absolute() && leads_out(given))
     refuse(where + ": " + given.string() + " leads out of " + root.string() + "; name files below it");
-  while (given.is_absolute() && !fs::exists(root / tail) && std::distance(tail.begin(), tail.end()) > 1)
+  while (given.is_absolute() && !fs::exists(spellings.find(root / tail)) &&
+         std::distance(tail.begin(), tail.end()) > 1) {
     tail = tail.lexically_relative(*tail.begin());
-  if (!fs::is_regular_file(root / tail)) {
+  }
+  const fs::path file = spellings.find(root / tail);
+  if (!fs::is_regular_file(file)) {
     refuse(where + ": " + (root / given.relative_path()).string() +
            " does not exist; lines are `image label`, with paths below " + root.string());
   }
-  return root / tail;
+  return file;
 }
 
 // The file of a name that a list gives alone.
-fs::path named_file(const Side& side, const std::string& name, const Endings& endings,
+fs::path named_file(const Side& side, const std::string& word, const Endings& endings, Spellings& spellings,
                     const std::string& where) {
+  const std::string name = listed_path(side.folder, word).string();
   if (leads_out(name) || leads_out(name + side.suffix))
     refuse(where + ": " + name + side.suffix + " leads out of " + side.folder.string());
   for (const std::string& ending : endings) {
-    for (const fs::path& path :
-         {side.folder / (name + side.suffix + ending), side.folder / (name + side.suffix)}) {
+    for (const std::string& file : {name + side.suffix + ending, name + side.suffix}) {
+      const fs::path path = spellings.find(side.folder / file);
       if (has_ending(path, endings) && fs::is_regular_file(path)) return path;
     }
   }
@@ -155,6 +158,35 @@ fs::path named_file(const Side& side, const std::string& name, const Endings& en
 }
 
 }  // namespace
+
+bool hidden(const fs::path& path) {
+  static const std::set<std::string> left = {
+      "@eaDir", "@tmp", "#recycle", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "lost+found"};
+  const std::string name = path.filename().string();
+  return name.starts_with(".") || left.contains(name);
+}
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::vector<fs::path> around;  // folders, as they lie
+  const std::function<void(const fs::path&)> list = [&](const fs::path& inside) {
+    const fs::path real = fs::canonical(inside);
+    const auto within = [&](const fs::path& other) {
+      return *other.lexically_relative(real).begin() != "..";
+    };
+    if (std::ranges::any_of(around, within)) return;
+    around.push_back(real);
+    for (const fs::directory_entry& entry : fs::directory_iterator(inside)) {
+      std::error_code none;  // of a link to nothing
+      if (hidden(entry.path())) continue;
+      if (entry.is_directory(none)) list(entry.path());
+      if (entry.is_regular_file(none)) files.push_back(entry.path());
+    }
+    around.pop_back();
+  };
+  list(folder);
+  return files;
+}
 
 fs::path data_root(const std::string& data_dir, const std::string& task, const std::string& root) {
   if (data_dir.empty()) {
@@ -184,15 +216,21 @@ fs::path below(const fs::path& parent, const fs::path& given, const std::string&
     throw Error(Error::Kind::spec, "task." + key + ": expected a folder below " + parent.string() +
                                        ", got '" + given.string() + "'");
   }
-  return parent / given.lexically_normal();
+  return Spellings().find(parent / given.lexically_normal());
 }
 
 std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure) {
   const auto image_of = files_by_name(images, kImageEndings, cure);
-  const auto labels_of = files_by_name(labels, kLabelEndings, cure);
+  auto labels_of = files_by_name(labels, kLabelEndings, cure);
+  std::map<std::u32string, std::string> spelt;  // of labels whose image has another spelling, or none
+  for (const auto& [name, path] : labels_of)
+    if (!image_of.contains(name)) spelt.emplace(canonical(name), name);
   std::vector<LabelledFile> files;
   for (const auto& [name, image] : image_of) {
-    const auto found = labels_of.find(name);
+    auto found = labels_of.find(name);
+    if (found == labels_of.end())
+      if (const auto other = spelt.find(canonical(name)); other != spelt.end())
+        found = labels_of.find(other->second);
     if (found == labels_of.end()) {
       files.push_back({image.string(),
                        "",
@@ -201,13 +239,12 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
                        {"images without labels", missing_labels(labels, name, image, cure)}});
     } else {
       files.push_back({image.string(), found->second.string(), name});
+      labels_of.erase(found);
     }
   }
   for (const auto& [name, path] : labels_of) {
-    if (image_of.count(name) == 0) {
-      files.push_back(
-          {"", path.string(), name, "", {"labels without images", missing_image(images, name, path, cure)}});
-    }
+    files.push_back(
+        {"", path.string(), name, "", {"labels without images", missing_image(images, name, path, cure)}});
   }
   if (files.empty()) {
     const std::string suffix = images.suffix.empty() ? "" : "whose names end with " + images.suffix + " ";
@@ -223,17 +260,48 @@ void refuse_faults(const std::vector<LabelledFile>& files) {
   if (!faults.empty()) throw FaultyData(std::move(faults));
 }
 
+std::vector<ListLine> lines_of_list(const fs::path& list) {
+  constexpr const char *kBlanks = " \t\v\f", *kMark = "\xef\xbb\xbf";  // U+FEFF
+  if (!fs::exists(list)) refuse(list.string() + ": does not exist; it names the files, one or a pair a line");
+  std::string text = read_text(list);
+  if (text.find('\0') != std::string::npos) {
+    refuse(list.string() + ": expected a list in UTF-8, got another encoding; this converts it: " +
+           shell_command("iconv -f UTF-16 -t UTF-8 -o", {list.string() + ".utf8", list.string()}));
+  }
+  if (text.starts_with(kMark)) text.erase(0, 3);
+  std::vector<ListLine> lines;
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of("\r\n", begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + (text.compare(end, 2, "\r\n") == 0 ? 2 : 1);
+    ++number;
+    const size_t first = line.find_first_not_of(kBlanks);
+    if (first != std::string::npos) {
+      lines.push_back({list.string() + ", line " + std::to_string(number),
+                       line.substr(first, line.find_last_not_of(kBlanks) + 1 - first)});
+    }
+  }
+  return lines;
+}
+
+fs::path listed_path(const fs::path& folder, const std::string& given) {
+  if (given.find('\\') == std::string::npos || fs::exists(folder / given)) return given;
+  std::string path = given;
+  std::ranges::replace(path, '\\', '/');
+  const bool drive = path.size() > 2 && std::isalpha(static_cast<unsigned char>(path[0])) != 0 &&
+                     path.compare(1, 2, ":/") == 0;
+  return drive ? path.substr(2) : path;
+}
+
 std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, const Side& images,
                                     const Side& labels) {
-  std::ifstream lines(list);
   std::vector<LabelledFile> files;
   std::map<std::string, std::string> seen;  // image: where it was listed
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    const std::string where = list.string() + ", line " + std::to_string(number);
-    std::istringstream words(line);
+  Spellings spellings;
+  for (const auto& [where, text] : lines_of_list(list)) {
+    std::istringstream words(text);
     const std::vector<std::string> parts{std::istream_iterator<std::string>(words), {}};
-    if (parts.empty()) continue;
     if (parts.size() > 2) {
       refuse(where + ": expected `image label` or one name, got " + std::to_string(parts.size()) +
              " words; rename files whose names hold blanks");
@@ -241,8 +309,10 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
     const bool alone = parts.size() == 1;
     fs::path image, label;
     try {
-      image = alone ? named_file(images, parts[0], kImageEndings, where) : listed_file(root, parts[0], where);
-      label = alone ? named_file(labels, parts[0], kLabelEndings, where) : listed_file(root, parts[1], where);
+      image = alone ? named_file(images, parts[0], kImageEndings, spellings, where)
+                    : listed_file(root, parts[0], spellings, where);
+      label = alone ? named_file(labels, parts[0], kLabelEndings, spellings, where)
+                    : listed_file(root, parts[1], spellings, where);
     } catch (const Error& error) {
       files.push_back({"", "", parts[0], "", {"lines of lists without files", error.what()}});
       continue;
@@ -252,10 +322,7 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
     const fs::path inside = image.lexically_relative(root).replace_extension();
     files.push_back({image.string(), label.string(), alone ? parts[0] : inside.generic_string()});
   }
-  if (files.empty()) {
-    refuse(list.string() + ": expected a file with lines `image label`" +
-           (fs::exists(list) ? ", got none" : "; it does not exist"));
-  }
+  if (files.empty()) refuse(list.string() + ": expected a file with lines `image label`, got none");
   return files;
 }
 

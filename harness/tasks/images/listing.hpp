@@ -1,5 +1,6 @@
 // Which image belongs to which labels: pairs of files from two folders with equal names, or from a list file.
-// A file's name is its path below its folder without its suffix and ending. Whatever is missing or there
+// A file's name is its path below its folder without its suffix and ending, however it is spelt (spelling.hpp).
+// Whatever is missing or there
 // twice is an Error(data) that names the file and its cure; a pair of which one file is missing is listed
 // with that fault, so that all of them can be told at once.
 #pragma once
@@ -47,15 +48,28 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
 // Throws FaultyData with the faults of all files, if there are any.
 void refuse_faults(const std::vector<LabelledFile>& files);
 
+// A line of a list file, as any system writes it: without byte-order mark and blanks at its ends.
+struct ListLine {
+  std::string where;  // "train.txt, line 3"
+  std::string text;   // not empty
+};
+// Throws Error (data) where the file cannot be read, or is no UTF-8.
+std::vector<ListLine> lines_of_list(const std::filesystem::path& list);
+
+// A path of a list below `folder`: also one with the drive and the backslashes of Windows.
+std::filesystem::path listed_path(const std::filesystem::path& folder, const std::string& given);
+
 // Lines `image label`, below `root` (of an absolute path its tail, the longest one that exists there), or
 // lines `name`, which the two sides complete. In the order of the lines.
 std::vector<LabelledFile> read_list(const std::filesystem::path& list, const std::filesystem::path& root,
                                     const Side& images, const Side& labels);
 
-// Whether a file or folder is hidden: ".ipynb_checkpoints".
-inline bool hidden(const std::filesystem::path& path) {
-  return path.filename().string().starts_with(".");
-}
+// The ordinary files in a folder and those below it, also where they are links, without what is hidden. A link to
+// a folder around it leads nowhere. Throws std::filesystem::filesystem_error.
+std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder);
+
+// Whether a file or folder is hidden (".ipynb_checkpoints") or what systems leave ("@eaDir").
+bool hidden(const std::filesystem::path& path);
 
 // The ending of a file's name in small letters: ".png".
 inline std::string ending_of(const std::filesystem::path& file) {

@@ -76,6 +76,78 @@ TEST_F(Listing, LinkedFoldersAreReadHiddenOnesAreNot) {
   EXPECT_EQ(names(pair_files(images(), labels(), "")), (std::vector<std::string>{"a", "town/b"}));
 }
 
+TEST_F(Listing, WhatOtherSystemsLeaveIsPassedOver) {
+  for (const char* name : {"images/a.png", "labels/a.png", "images/@eaDir/a.png", "images/__MACOSX/._a.png",
+                           "images/.DS_Store", "images/Thumbs.db", "labels/$RECYCLE.BIN/a.png"}) {
+    touch(name);
+  }
+  fs::create_directory_symlink("..", root() / "images/up");  // circles
+  fs::create_directory_symlink(".", root() / "labels/here");
+  fs::create_symlink("gone.png", root() / "images/b.txt");
+  EXPECT_EQ(names(pair_files(images(), labels(), "")), std::vector<std::string>{"a"});
+}
+
+// "ü" as one character, as macOS leaves it, and as both in one folder.
+TEST_F(Listing, ANameHasManySpellings) {
+  const std::string one = "m\xc3\xbcller", two = "mu\xcc\x88ller";
+  touch("images/" + one + ".jpg");
+  touch("labels/" + two + ".png");
+  touch("images/\xe3\x81\x8c.jpg");              // ga
+  touch("labels/\xe3\x81\x8b\xe3\x82\x99.png");  // ka with its mark
+  touch("images/\xed\x95\x9c.jpg");              // han
+  touch("labels/\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab.png");
+  touch("images/\xe1\xba\xbf.jpg");  // e with two marks
+  touch("labels/e\xcc\x82\xcc\x81.png");
+  touch("images/\xfc.jpg");  // no UTF-8
+  touch("labels/\xfc.png");
+  auto files = pair_files(images(), labels(), "");
+  refuse_faults(files);
+  EXPECT_EQ(files.size(), 5u);
+  touch("images/" + two + ".jpg");
+  touch("labels/" + one + ".png");
+  files = pair_files(images(), labels(), "");
+  refuse_faults(files);
+  for (const LabelledFile& file : files)
+    if (file.name == one || file.name == two) EXPECT_NAMES(file.labels, file.name);
+  touch("images/muller.jpg");
+  EXPECT_NAMES(error_of([&] { refuse_faults(pair_files(images(), labels(), "")); }),
+               "labels/muller.png: missing");
+}
+
+TEST_F(Listing, ListsMaySpellNamesInAnotherWay) {
+  touch("images/mu\xcc\x88ller.jpg");
+  touch("labels/m\xc3\xbcller.png");
+  for (const char* name : {"m\xc3\xbcller", "mu\xcc\x88ller"})
+    for (const std::string& line :
+         {std::string(name), std::string("images/") + name + ".jpg labels/" + name + ".png"}) {
+      const auto files = list(line);
+      ASSERT_EQ(files.size(), 1u);
+      EXPECT_TRUE(fs::exists(files[0].image) && fs::exists(files[0].labels)) << line;
+    }
+  EXPECT_TRUE(fs::exists(below(root(), "images/m\xc3\xbcller.jpg", "images")));
+}
+
+TEST_F(Listing, ListsMayBeOfAnySystem) {
+  touch("images/town/a.jpg");
+  touch("labels/town/a.png");
+  for (const std::string line :
+       {"\xef\xbb\xbfimages/town/a.jpg labels/town/a.png\r\n",
+        "images\\town\\a.jpg\tlabels\\town\\a.png  \r\n\r\n",
+        "C:\\data\\images\\town\\a.jpg C:\\data\\labels\\town\\a.png", "\r\r  town\\a \r"}) {
+    const auto files = list(line);
+    ASSERT_EQ(files.size(), 1u) << line;
+    EXPECT_EQ(files[0].image, (root() / "images/town/a.jpg").string()) << line;
+    EXPECT_EQ(files[0].labels, (root() / "labels/town/a.png").string()) << line;
+  }
+  EXPECT_NAMES(error_of([&] {
+                 list(
+                     std::string("\xff\xfe"
+                                 "a\0\n\0",
+                                 6));
+               }),
+               "iconv -f UTF-16 -t UTF-8");
+}
+
 TEST_F(Listing, SuffixesSayWhichFilesAreMeant) {
   for (const char* name :
        {"images/a_rgb.png", "images/a_depth.png", "labels/a_ids.png", "labels/a_colour.png"}) {
