@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <set>
+#include <sstream>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -14,6 +16,7 @@
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/records.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {
@@ -27,6 +30,7 @@ struct ReportRequest {
   std::string baseline;
   std::string probe;
   std::string data_dir;
+  std::string out;
 };
 
 // What the factors of a run's products are rounded to.
@@ -45,7 +49,7 @@ void add_roofline_of(const std::string& probe, const Experiment& experiment, con
     if (row.device != device || row.machines != std::set{roofline.machine}) return std::nullopt;
     std::cerr << "counting the operations of a step of " << run.id << std::endl;
     const RunSpec twin = runs_to_measure({run}, row.ranks).front();
-    return roofline.seconds(read_profile(own_step(twin, row.ranks, Device::cpu, data_dir, 0)),
+    return roofline.seconds(read_profile(counted_step(twin, row.ranks, data_dir, true)),
                             factors_of(run, device));
   };
   add_roofline(report, experiment, shortest, roofline.note());
@@ -111,19 +115,31 @@ int report(const ReportRequest& asked) {
   return exit_code::kOk;
 }
 
+// What it prints goes to the file of --out.
+int report_to_file(const ReportRequest& asked) {
+  if (asked.out.empty()) return report(asked);
+  std::ostringstream text;
+  std::streambuf* const screen = std::cout.rdbuf(text.rdbuf());
+  const std::shared_ptr<void> at_the_end(nullptr, [screen](void*) { std::cout.rdbuf(screen); });
+  const int code = report(asked);
+  write_atomically(asked.out, text.str());
+  std::cerr << "wrote " << asked.out << "\n";
+  return code;
+}
+
 }  // namespace
 
 void add_report(Program& program) {
   auto [command, request] =
       add_command(program, "report", "Print the answer and the tables of an experiment over its seeds",
                   "  bnlab report quickstart\n"
-                  "  bnlab report tradeoff --format html > tradeoff.html\n"
+                  "  bnlab report tradeoff --format html --out tradeoff.html\n"
                   "  bnlab report tradeoff --format csv > tradeoff.csv\n"
                   "  bnlab report tradeoff steps=10          of bnlab run tradeoff steps=10\n"
                   "  bnlab report tradeoff --baseline averaged\n"
                   "  bnlab report tradeoff --probe probe.json\n"
                   "  bnlab report tradeoff --into results/tradeoff/README.md",
-                  report);
+                  report_to_file);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);
   command
@@ -140,6 +156,9 @@ void add_report(Program& program) {
           "tables with their notes between <!-- table:NAME --> and <!-- end -->")
       ->type_name("FILE")
       ->excludes("--format");
+  command.add_option("--out", request.out, "File for what is printed otherwise")
+      ->type_name("FILE")
+      ->excludes("--into");
   command
       .add_option(
           "--baseline", request.baseline,
