@@ -14,8 +14,8 @@ class Mistakes {
  public:
   explicit Mistakes(std::string file) : file_(std::move(file)) {}
 
-  // Which paths come from a base spec: path -> file. All others come from the spec itself. `meant`: the end of
-  // a message about a path.
+  // Which paths come from a base spec: path -> file. All others come from the spec itself. `meant`: the end
+  // of a message about a path.
   void locate(std::map<std::string, std::string> origins, std::map<std::string, std::string> meant = {}) {
     origins_ = std::move(origins);
     meant_ = std::move(meant);

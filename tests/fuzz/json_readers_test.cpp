@@ -1,7 +1,8 @@
-// Readers of JSON that others wrote, on damaged files. What a reader leaves aside instead of throwing, it describes, and
-// the description names the file, too.
+// Readers of JSON that others wrote, on damaged files. What a reader leaves aside instead of throwing, it
+// describes, and the description names the file, too.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
 

@@ -1,5 +1,5 @@
-// bnlab cost: what a step of each strategy takes on so many ranks, predicted: its own work, given or measured,
-// and its exchanges, counted here and timed by a probe or by a published cluster.
+// bnlab cost: what a step of each strategy takes on so many ranks, predicted: its own work, given or
+// measured, and its exchanges, counted here and timed by a probe or by a published cluster.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
