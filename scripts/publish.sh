@@ -22,7 +22,7 @@ for page in results/*/README.md; do
   if [ -x "results/$name/publish.sh" ]; then "results/$name/publish.sh"; else names+=("$name"); fi
 done
 "$BNLAB_PROGRAM" report "${names[@]}" --into results
-"$BNLAB_PROGRAM" report "${names[@]}" --format json --into "$scratch"
+"$BNLAB_PROGRAM" report "${names[@]}" --format json --out "$scratch"
 for name in "${names[@]}"; do
   figures=("results/$name/figures"/*.csv)
   [ -e "${figures[0]}" ] || continue

@@ -32,10 +32,10 @@ int export_curves(const ExportRequest& request) {
 void add_export(Program& program) {
   auto [command, request] =
       add_command(program, "export", "Write the curves of runs as event files for TensorBoard",
-                  "  bnlab export results/quickstart --tensorboard /tmp/curves", export_curves);
+                  "  bnlab export results/quickstart --out /tmp/curves", export_curves);
   command.add_option("FOLDER", request.folder, "Folder RESULTS/EXPERIMENT")->required();
   command
-      .add_option("--tensorboard", request.tensorboard,
+      .add_option("--out,--tensorboard", request.tensorboard,
                   "Folder for the event files, one below it per run; those of an earlier call are replaced")
       ->type_name("DIR")
       ->required();

@@ -151,7 +151,7 @@ Plan make_plan(const PlanRequest& request) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.states[i].starts) continue;
     start.push_back(&plan.runs[i].spec);
-    if (!plan.runs[i].inputs.is_null()) to_judge.push_back(&plan.runs[i]);
+    to_judge.push_back(&plan.runs[i]);
     plan.lacks_weights = plan.lacks_weights || lacks_weights(plan.runs[i]);
     const auto expected = time.seconds(plan.runs[i]);
     all_known = all_known && expected;
@@ -159,6 +159,7 @@ Plan make_plan(const PlanRequest& request) {
   }
   plan.misplaced = misplaced(plan.runs, plan.states);
   const JudgedData data = judge_data(to_judge, asked, true);
+  if (!data.refusals.empty() && !plan.lacks_weights) plan.missing.clear();  // they tell of all data
   plan.missing.insert(plan.missing.end(), data.refusals.begin(), data.refusals.end());
   plan.remarks.insert(plan.remarks.end(), data.remarks.begin(), data.remarks.end());
   plan.to_start = static_cast<int>(start.size());

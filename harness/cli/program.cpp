@@ -14,6 +14,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/environment.hpp"
@@ -113,17 +114,93 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// What was wrong with a command line that CLI11 refused, with the nearest known name.
-std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+using Words = std::vector<std::string>;
+
+// What people type first, as other programs have it, by what it is here.
+struct CalledElsewhere {
+  std::string ours;
+  Words theirs;
+};
+const std::vector<CalledElsewhere> kOtherCommands = {
+    {"bnlab run", {"train", "fit", "start", "resume", "sweep"}},
+    {"bnlab evaluate", {"eval", "test", "validate"}},
+    {"bnlab predict", {"infer", "inference"}},
+    {"bnlab report", {"show", "summary"}},
+    {"bnlab list", {"ls"}},
+    {"bnlab launch", {"torchrun"}},
+    {"scripts/plot.sh", {"plot"}},
+    {"bnlab export --out curves", {"tensorboard"}}};
+const std::vector<CalledElsewhere> kOtherOptions = {
+    {"--ranks", {"gpus", "num-gpus", "devices", "nproc", "nproc-per-node", "np", "world-size"}},
+    {"--out", {"output", "output-dir", "out-dir", "logdir"}},
+    {"--results", {"output-dir", "out-dir", "out", "work-dir", "save-dir", "log-dir"}},
+    {"--data", {"data-dir", "data-root", "data-path"}}};
+
+// The command line with the word at `at`, and as many behind it as `taken` says, replaced by others.
+std::string typed_with(Words words, size_t at, size_t taken, const Words& others) {
+  const auto place = words.begin() + static_cast<std::ptrdiff_t>(at);
+  words.insert(words.erase(place, place + static_cast<std::ptrdiff_t>(taken)), others.begin(), others.end());
+  return "; type: " + shell_command("bnlab", words);
+}
+
+// The end of a message about an option that is called otherwise here, or is a key of the spec: the line to
+// type, or "".
+std::string meant_option(const CLI::App& command, const Words& words, const std::string& unknown) {
+  const auto found = std::ranges::find(words, unknown);
+  if (found == words.end() || !unknown.starts_with("--")) return "";
+  const auto at = static_cast<size_t>(found - words.begin());
+  const size_t equals = unknown.find('=');
+  std::string name = unknown.substr(2, equals == std::string::npos ? equals : equals - 2);
+  const bool next_is_value = equals == std::string::npos && at + 1 < words.size() &&
+                             !words[at + 1].starts_with('-') && words[at + 1].find('=') == std::string::npos;
+  const std::string value = equals != std::string::npos ? unknown.substr(equals + 1)
+                            : next_is_value             ? words[at + 1]
+                                                        : "";
+  const size_t taken = next_is_value ? 2 : 1;
+  const std::string key = key_called(name);
+  std::ranges::replace(name, '_', '-');
+  const std::vector<std::string> known = option_names(command);
+  for (const auto& [ours, theirs] : kOtherOptions)
+    if (std::ranges::count(theirs, name) > 0 && std::ranges::count(known, ours) > 0)
+      return typed_with(words, at, taken, {ours, value.empty() ? "VALUE" : value});
+  const bool takes_keys = command.get_option_no_throw("KEY=VALUE") != nullptr;
+  return takes_keys && !key.empty() && !value.empty() ? typed_with(words, at, taken, {key + "=" + value})
+                                                      : "";
+}
+
+std::string meant_command(const Words& words, const std::string& unknown) {
+  const Words behind(words.begin() + 1, words.end());
+  for (const auto& [ours, theirs] : kOtherCommands)
+    if (std::ranges::count(theirs, unknown) > 0) return "; type: " + shell_command(ours, behind);
+  return "";
+}
+
+// The first example of the help, as it would be typed.
+std::string example_of(const CLI::App& command) {
+  const std::string footer = command.get_footer();
+  const size_t begin = footer.find_first_not_of(' ');
+  if (begin == std::string::npos) return "";
+  return footer.substr(begin, std::min(footer.find('\n', begin), footer.find("  ", begin)) - begin);
+}
+
+// What was wrong with a command line that CLI11 refused, with what was meant, or the nearest known name.
+std::string explain(const CLI::App& app, const CLI::ParseError& error, const Words& words) {
   const auto chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
   const std::vector<std::string> unknown = command.remaining();
   for (const std::string& word : unknown) {
-    if (word.rfind('-', 0) == 0)
-      return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), option_names(command));
-    if (chosen.empty()) return "unknown command " + word + did_you_mean(word, command_names(app));
+    if (word.rfind('-', 0) == 0) {
+      const std::string meant = meant_option(command, words, word);
+      return "unknown option " + word +
+             (meant.empty() ? did_you_mean(word.substr(0, word.find('=')), option_names(command)) : meant);
+    }
+    if (chosen.empty()) {
+      const std::string meant = meant_command(words, word);
+      return "unknown command " + word + (meant.empty() ? did_you_mean(word, command_names(app)) : meant);
+    }
   }
-  return error.what();
+  const bool lacks_one = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !chosen.empty();
+  return error.what() + (lacks_one ? ", such as: " + example_of(command) : std::string());
 }
 
 // The command line as typed, without the program's folder: records hold no path of a machine.
@@ -213,6 +290,17 @@ void build(Program& program) {
   group_commands(app);
 }
 
+// OpenMP itself warns of what is no number, and takes all cores.
+void refuse_odd_threads() {
+  constexpr const char* kThreads = "OMP_NUM_THREADS";
+  const char* const told = std::getenv(kThreads);
+  const std::string text = told == nullptr ? "" : told;  // "4", or "4,2" for regions within regions
+  if (text.empty()) return;
+  if (text.find_first_not_of("0123456789, ") != std::string::npos || std::atoi(text.c_str()) < 1)
+    throw Error(Error::Kind::environment, std::string(kThreads) + ": expected a number of threads, got '" +
+                                              text + "'; set one, or unset it");
+}
+
 // The exit code of a command that answered `code`: lost output is no success.
 int after_output(int code) {
   std::cout.flush();
@@ -242,16 +330,16 @@ int run_program(int argc, const char* const* argv) {
   Program program;
   program.typed = command_line(argc, argv);
   build(program);
+  const Words words = words_of(argc, argv, program.app);
   try {
-    std::vector<std::string> words = words_of(argc, argv, program.app);
     if (const auto code = answered_elsewhere(words)) return *code;
-    std::ranges::reverse(words);  // as CLI11 takes them
-    program.app.parse(words);
+    Words reversed(words.rbegin(), words.rend());  // as CLI11 takes them
+    program.app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0)  // --help, --version
       return after_output(program.app.exit(error));
     const auto typed = program.app.get_subcommands();
-    std::cerr << "bnlab: " << explain(program.app, error) << "\nbnlab "
+    std::cerr << "bnlab: " << explain(program.app, error, words) << "\nbnlab "
               << (typed.empty() ? "" : typed.front()->get_name() + " ") << "--help shows how it is used\n";
     return exit_code::kUsage;
   }
@@ -260,6 +348,7 @@ int run_program(int argc, const char* const* argv) {
     return exit_code::kUsage;
   }
   try {
+    refuse_odd_threads();
     return after_output(program.action());
   } catch (const Error& error) {
     std::cerr << "bnlab: " << error.what() << "\n";

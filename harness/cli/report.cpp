@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <set>
+#include <sstream>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -14,6 +16,7 @@
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/records.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {
@@ -27,6 +30,7 @@ struct ReportRequest {
   std::string baseline;
   std::string probe;
   std::string data_dir;
+  std::string out;
 };
 
 // What the factors of a run's products are rounded to.
@@ -45,7 +49,7 @@ void add_roofline_of(const std::string& probe, const Experiment& experiment, con
     if (row.device != device || row.machines != std::set{roofline.machine}) return std::nullopt;
     std::cerr << "counting the operations of a step of " << run.id << std::endl;
     const RunSpec twin = runs_to_measure({run}, row.ranks).front();
-    return roofline.seconds(read_profile(own_step(twin, row.ranks, Device::cpu, data_dir, 0)),
+    return roofline.seconds(read_profile(counted_step(twin, row.ranks, data_dir, true)),
                             factors_of(run, device));
   };
   add_roofline(report, experiment, shortest, roofline.note());
@@ -90,7 +94,7 @@ std::string text_of(const ExperimentReport& report, const std::vector<Record>& r
   return format == "markdown" ? report_markdown(report) : report_text(report);
 }
 
-// Prints the report of one spec, or puts it where --into says.
+// Prints the report of one spec, or puts it where --into or --out says.
 void report_one(const ReportRequest& asked) {
   ReportRequest request = asked;
   const Experiment experiment = load_asked(request.spec, request.results, request.overrides);
@@ -99,11 +103,10 @@ void report_one(const ReportRequest& asked) {
   for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
   const RunCounts counts = count_runs(experiment, records);
   tell_other_runs(request, experiment, counts);
-  const bool is_folder = std::filesystem::is_directory(request.into);
-  if (!request.into.empty() && request.format.empty()) {
+  if (!request.into.empty()) {
+    const std::filesystem::path into = request.into;
     const std::filesystem::path page =
-        is_folder ? std::filesystem::path(request.into) / experiment.name / "README.md"
-                  : std::filesystem::path(request.into);
+        std::filesystem::is_directory(into) ? into / experiment.name / "README.md" : into;
     const ExperimentReport made = report_of(experiment, records, request);
     replace_between_markers(page, {{"summary:" + experiment.name, summary_markdown(made)},
                                    {"table:" + experiment.name, tables_markdown(made)}});
@@ -120,14 +123,14 @@ void report_one(const ReportRequest& asked) {
   else
     text = text_of(report_of(experiment, records, request), records,
                    experiment_folder(request.results, experiment.name) / "figures", request.format);
-  if (!is_folder) {
+  if (!std::filesystem::is_directory(request.out)) {
     std::cout << text;
     return;
   }
-  const std::string suffix = request.format == "text"       ? "txt"
-                             : request.format == "markdown" ? "md"
-                                                            : request.format;
-  write_atomically(std::filesystem::path(request.into) / (experiment.name + "." + suffix), text);
+  const std::string suffix = request.format.empty() || request.format == "text" ? "txt"
+                             : request.format == "markdown"                     ? "md"
+                                                                                : request.format;
+  write_atomically(std::filesystem::path(request.out) / (experiment.name + "." + suffix), text);
 }
 
 int report(const ReportRequest& asked) {
@@ -140,15 +143,11 @@ int report(const ReportRequest& asked) {
   });
   if (request.format == "csv" && !request.probe.empty())
     throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
-  const bool is_folder = std::filesystem::is_directory(request.into);
-  if (!request.into.empty() && !is_folder && !request.format.empty())
-    throw Error(Error::Kind::usage, "--format " + request.format + ": " + request.into +
-                                        " takes tables as Markdown; of a folder each report becomes a file");
   const bool is_whole = request.format == "json" || request.format == "csv" || request.format == "html";
-  if (specs.size() > 1 && is_whole && !is_folder)
+  if (specs.size() > 1 && is_whole && !std::filesystem::is_directory(request.out))
     throw Error(Error::Kind::usage,
                 "--format " + request.format +
-                    " of several specs: expected --into FOLDER, where each becomes a file");
+                    " of several specs: expected --out FOLDER, where each becomes a file");
   for (const std::string& spec : specs) {
     if (spec != specs.front() && request.into.empty()) std::cout << "\n";
     request.spec = spec;
@@ -157,20 +156,32 @@ int report(const ReportRequest& asked) {
   return exit_code::kOk;
 }
 
+// What it prints goes to the file of --out.
+int report_to_file(const ReportRequest& asked) {
+  if (asked.out.empty() || std::filesystem::is_directory(asked.out)) return report(asked);
+  std::ostringstream text;
+  std::streambuf* const screen = std::cout.rdbuf(text.rdbuf());
+  const std::shared_ptr<void> at_the_end(nullptr, [screen](void*) { std::cout.rdbuf(screen); });
+  const int code = report(asked);
+  write_atomically(asked.out, text.str());
+  std::cerr << "wrote " << asked.out << "\n";
+  return code;
+}
+
 }  // namespace
 
 void add_report(Program& program) {
   auto [command, request] =
       add_command(program, "report", "Print the answer and the tables of an experiment over its seeds",
                   "  bnlab report quickstart\n"
-                  "  bnlab report tradeoff --format html > tradeoff.html\n"
+                  "  bnlab report tradeoff --format html --out tradeoff.html\n"
                   "  bnlab report tradeoff --format csv > tradeoff.csv\n"
                   "  bnlab report tradeoff steps=10          of bnlab run tradeoff steps=10\n"
                   "  bnlab report tradeoff --baseline averaged\n"
                   "  bnlab report tradeoff --probe probe.json\n"
                   "  bnlab report tradeoff --into results/tradeoff/README.md\n"
-                  "  bnlab report tradeoff memory --format json --into /tmp",
-                  report);
+                  "  bnlab report tradeoff memory --format json --out /tmp",
+                  report_to_file);
   add_spec(command, request.spec);
   command.add_option(
       "KEY=VALUE", request.overrides,
@@ -187,8 +198,14 @@ void add_report(Program& program) {
           "--into", request.into,
           "Put the main table into a file, between the lines <!-- summary:NAME --> and <!-- end -->, and all "
           "tables with their notes between <!-- table:NAME --> and <!-- end -->. A folder: into its "
-          "NAME/README.md, or with --format the report as NAME.json")
-      ->type_name("FILE");
+          "NAME/README.md")
+      ->type_name("FILE")
+      ->excludes("--format");
+  command
+      .add_option("--out", request.out,
+                  "File for what is printed otherwise. A folder: with --format each report as its NAME.json")
+      ->type_name("FILE")
+      ->excludes("--into");
   command
       .add_option(
           "--baseline", request.baseline,

@@ -42,8 +42,10 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   std::cout << report_text(report) << std::flush;
   for (const std::string& problem : report.problems) std::cerr << "left out: " << problem << "\n";
   std::cerr << "\n"
-            << summary.finished << " runs done, " << summary.skipped - summary.failed_before
-            << " were done before"
+            << summary.finished << " runs done, "
+            << summary.skipped - summary.failed_before - summary.meanwhile << " were done before"
+            << (summary.meanwhile > 0 ? " and " + std::to_string(summary.meanwhile) + " meanwhile by others"
+                                      : "")
             << (summary.done_on.empty() ? "" : " on " + placements_text(summary.done_on)) << ", "
             << summary.failed << " failed";
   if (summary.failed_before > 0) std::cerr << ", " << summary.failed_before << " had failed before";
@@ -53,6 +55,10 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   for (const auto& [reason, runs] : summary.failures)
     std::cerr << "failed before: " << runs << " with " << reason << "\n";
   if (summary.held > 0) std::cerr << summary.held << " runs are left to other processes, which have them\n";
+  if (summary.killed > 0) {
+    std::cerr << summary.killed << (summary.killed == 1 ? " run was" : " runs were")
+              << " interrupted, since a rank was killed; go on with: " << asked.command << "\n";
+  }
   if (summary.failed + summary.failed_before > 0)
     std::cerr << "failed runs start again with: " << with_redo(asked, "failed") << "\n";
   for (const auto& [reason, runs] : summary.stale)
@@ -112,7 +118,7 @@ int run_matrix(Experiment& experiment, const LaunchRequest& asked) {
                           summary.failed + summary.failed_before));
     }
   }
-  const bool any_failed = summary.failed + summary.failed_before > 0;
+  const bool any_failed = summary.failed + summary.failed_before + summary.killed > 0;
   return any_failed ? exit_code::kFailed : summary.held > 0 ? exit_code::kOthers : exit_code::kOk;
 }
 

@@ -17,6 +17,9 @@ struct ExchangeDelay {
   bool any() const { return seconds > 0 || bytes_per_s > 0; }
 };
 
+// The variable that says how long ranks wait for each other at first.
+inline constexpr const char* kMeetingTimeout = "BNLAB_MEETING_TIMEOUT_S";
+
 struct Rendezvous {
   int rank = 0;
   int size = 1;

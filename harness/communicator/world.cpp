@@ -230,8 +230,10 @@ std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
     device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(at.local_rank));
     take_gpu(at.local_rank, at.rank);
   }
-  return in_contact(at, "could not join the other ranks",
-                    [&] { return std::make_unique<C10dWorld>(at, device); });
+  return in_contact(at, "could not join the other ranks", [&] {
+    const OwnSockets while_they_are_made;
+    return std::make_unique<C10dWorld>(at, device);
+  });
 }
 
 bool is_lost_contact(const std::exception& error) {

@@ -87,7 +87,7 @@ std::vector<OtherName> keys_elsewhere() {
             "sync_batchnorm"},
            "strategy", "`bnlab list strategies` has their names");
   add_keys(keys, {"amp", "fp16", "bf16", "mixed_precision", "dtype"}, "precision",
-           "\"float32\" or \"bfloat16\"");
+           "\"float32\", \"bfloat16\" or \"float16\"");
   add_keys(keys, {"channels_last"}, "memory_format", "\"channels_last\" is what it is where nothing is said");
   add_keys(keys,
            {"pretrained", "weights", "load_from", "checkpoint", "pretrained_weights", "init_checkpoint",
@@ -253,9 +253,14 @@ std::string answer_to_other_key(const std::string& path, const std::string& key)
   const std::string around = without_matrix(path) + ".";
   const bool within = around != "." && found->ours.starts_with(around);
   const std::string ours = within ? found->ours.substr(around.size()) : found->ours;
+  // Within a component a word may mean something else than at the top.
   const bool elsewhere = !within && !path.empty() && path != "matrix";
-  return with_remark("; bnlab calls it \"" + ours + '"' + (elsewhere ? ", a key of the whole spec" : ""),
-                     found->remark);
+  return elsewhere ? "" : with_remark("; bnlab calls it \"" + ours + '"', found->remark);
+}
+
+std::string key_elsewhere(const std::string& name) {
+  const OtherName* found = find_other_name(kKeys, name);
+  return found == nullptr ? "" : found->ours;
 }
 
 std::string component_suggestion(const std::string& name, const std::vector<std::string>& known) {

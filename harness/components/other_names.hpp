@@ -36,7 +36,11 @@ std::string answer_from_table(const std::string& family, const std::string& name
 std::string answer_to_encoder(const Json& model);
 
 // The same for an unknown key of the object at `path` ("optimizer", "matrix.strategy[1]", "" for the spec).
+// Within a component it answers with this component's keys alone.
 std::string answer_to_other_key(const std::string& path, const std::string& key);
+
+// The key that is called so elsewhere, with those around it ("optimizer.lr"); "" for one that is not known.
+std::string key_elsewhere(const std::string& name);
 
 // The end of a message about an unknown component: `; did you mean "unet"?` where the names differ by a slip
 // of the finger, in letters alone (vgg19 is not vgg16), else `; known: ...`.

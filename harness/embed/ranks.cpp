@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -86,6 +87,14 @@ bool Ranks::any(bool here) const {
 }
 
 at::Tensor Ranks::sum(const at::Tensor& t) const {
+  constexpr std::array kSummed{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
+                               at::kInt,   at::kChar,   at::kByte};  // by shared memory, Gloo, NCCL
+  if (std::ranges::find(kSummed, t.scalar_type()) == kSummed.end()) {
+    throw Error(Error::Kind::usage,
+                std::string("sum: expected float32, float64, float16, bfloat16, int64, int32, int8 or uint8, "
+                            "got ") +
+                    c10::toString(t.scalar_type()) + "; convert the tensor by to()");
+  }
   at::Tensor sum = t.detach().clone(at::MemoryFormat::Contiguous).to(world().host_device());
   world().host().all_reduce(sum, Purpose::control);
   return sum.to(t.device());

@@ -11,6 +11,7 @@
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/strict_json.hpp"
+#include "harness/shell.hpp"
 
 namespace bnlab {
 namespace {
@@ -262,6 +263,22 @@ void override_keys(Document& document, std::vector<Override> overrides, const st
   for (const auto& [key, value] : overrides) override_key(document, key, value, where, mistakes);
 }
 
+namespace {
+
+// Several values for a key that takes one, as other programs write a sweep: the axis that they are here.
+void tell_axis(Document& document, const std::string& key, const std::string& text, const Json& value) {
+  const auto known = declarations(key);
+  if (value.is_object() || key.starts_with(kMatrix) || std::ranges::any_of(known, &Parameter::list)) return;
+  Json values = value.is_array() ? value : Json::array();
+  if (!value.is_array())
+    for (const std::string& one : split(text, ','))
+      values.push_back(Json::accept(one) ? Json::parse(one) : Json(one));
+  if (values.size() < 2) return;
+  document.meant[key] = "; several values are an axis: " + shell_word(kMatrix + key + "=" + values.dump());
+}
+
+}  // namespace
+
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {
   const auto has_no_key = [](const std::string& text) {
     return text.find('=') == std::string::npos || text.front() == '=';
@@ -278,6 +295,7 @@ void override_keys(Document& document, const std::vector<std::string>& overrides
     if (has_no_key(text)) continue;
     const size_t equals = text.find('=');
     read.emplace_back(text.substr(0, equals), value_of(text.substr(equals + 1), mistakes));
+    tell_axis(document, read.back().first, text.substr(equals + 1), read.back().second);
   }
   override_keys(document, std::move(read), kCommandLine, mistakes);
 }

@@ -15,6 +15,8 @@ namespace bnlab {
 struct Document {
   Json value;                                  // merged; without "extends"
   std::map<std::string, std::string> origins;  // path -> file, for what comes from a base spec
+  // path -> what may have been meant, for the end of a message about what stands there
+  std::map<std::string, std::string> meant = {};
 };
 
 // Reads a spec and its bases and merges them. A base's keys lie below ours: objects merge key by key,

@@ -164,6 +164,14 @@ std::string suggested_key(const std::string& key, const std::vector<std::string>
   return near.empty() ? suggestion("", known) : "; did you mean \"" + near + "\"?";
 }
 
+std::string key_called(const std::string& name) {
+  std::string key = name;
+  std::ranges::replace(key, '-', '_');
+  if (!declarations(key).empty()) return key;
+  if (const std::string ours = key_elsewhere(key); !ours.empty()) return ours;
+  return key_of_parameter(key);
+}
+
 std::string unknown_key(const std::string& key) {
   const auto parts = split(key, '.');
   if (parts.size() > kMostParts)

@@ -41,6 +41,10 @@ std::vector<const Parameter*> declarations(const std::string& key);
 // that are known.
 std::string suggested_key(const std::string& key, const std::vector<std::string>& known);
 
+// The dotted key of a run that is called so, here or elsewhere: "optimizer.lr" of "lr" and "learning-rate".
+// "" where none is.
+std::string key_called(const std::string& name);
+
 // What is wrong with an unknown dotted key: `unknown key; did you mean "optimizer.lr"?`.
 std::string unknown_key(const std::string& key);
 

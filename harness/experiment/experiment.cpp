@@ -102,7 +102,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
     return {};
   }
   override_keys(*document, overrides, mistakes);
-  mistakes.locate(document->origins);
+  mistakes.locate(document->origins, document->meant);
   Experiment experiment = make_experiment(document->value, name, file, mistakes);
   if (experiment.tune) experiment.tuning = make_tuning(experiment, mistakes);
   return experiment;

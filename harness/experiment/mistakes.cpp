@@ -14,7 +14,8 @@ void Mistakes::add(const std::string& path, const std::string& message) {
       longest = origin.size();
     }
   }
-  add_in(*file, path, message);
+  const auto meant = meant_.find(path);
+  add_in(*file, path, message + (meant == meant_.end() ? "" : meant->second));
 }
 
 void Mistakes::add_in(const std::string& file, const std::string& path, const std::string& message) {

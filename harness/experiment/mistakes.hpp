@@ -14,8 +14,12 @@ class Mistakes {
  public:
   explicit Mistakes(std::string file) : file_(std::move(file)) {}
 
-  // Which paths come from a base spec: path -> file. All others come from the spec itself.
-  void locate(std::map<std::string, std::string> origins) { origins_ = std::move(origins); }
+  // Which paths come from a base spec: path -> file. All others come from the spec itself. `meant`: the end
+  // of a message about a path.
+  void locate(std::map<std::string, std::string> origins, std::map<std::string, std::string> meant = {}) {
+    origins_ = std::move(origins);
+    meant_ = std::move(meant);
+  }
 
   // A mistake is kept once, however many cells of a matrix it spoils.
   void add(const std::string& path, const std::string& message);
@@ -27,7 +31,7 @@ class Mistakes {
 
  private:
   std::string file_;
-  std::map<std::string, std::string> origins_;
+  std::map<std::string, std::string> origins_, meant_;
   std::vector<std::string> lines_;  // in the order of discovery
   std::set<std::string> known_;
 };

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "harness/printable.hpp"
@@ -85,7 +86,9 @@ class Inspector : public nlohmann::json_sax<Json> {
     words = words.substr(std::min(words.size(), words.find("] ") + 2));
     const size_t place = words.find("column ");
     if (place != std::string::npos) words = words.substr(std::min(words.size(), words.find(": ", place) + 2));
-    if (words.find("number overflow") == 0) {
+    if (const std::string meant = foreign_at(position == 0 ? 0 : position - 1); !meant.empty()) {
+      words = meant;
+    } else if (words.find("number overflow") == 0) {
       words = "expected finite numbers: " + words;
     } else if (levels_.empty()) {
       words = "expected a JSON object, {\"task\": ...}: " + words;
@@ -128,6 +131,21 @@ class Inspector : public nlohmann::json_sax<Json> {
     if (!is_after_value_ || levels_.empty()) return false;
     const bool is_value = token == "{" || token == "[" || Json::accept(token);
     return levels_.back().in_object ? is_value && token.front() == '"' : is_value;
+  }
+
+  // What JSON has for what stands at this place and is of YAML or Python; "" where it is neither.
+  std::string foreign_at(size_t place) const {
+    const std::string_view rest = std::string_view(text_).substr(std::min(place, text_.size()));
+    for (const auto& [theirs, ours] : {std::pair("True", "true"), {"False", "false"}, {"None", "null"}})
+      if (rest.starts_with(theirs)) return std::string("expected ") + ours + ", got " + theirs;
+    if (rest.starts_with('\'')) return "expected double quotes, as in \"task\"";
+    const size_t first = text_.find_first_not_of(" \t\r\n");
+    return levels_.empty() && first != std::string::npos && !rest.empty() && text_[first] != '{' &&
+                   text_[first] != '['
+               ? "expected a JSON object, {\"task\": ...}: specs are JSON, with double quotes and with // "
+                 "for "
+                 "comments; bnlab init FILE begins one"
+               : "";
   }
 
   // A mistake at the character of this number, counted from 1, with its line and a caret below it.

@@ -75,6 +75,20 @@ class KeptReports {
   Json all_;
 };
 
+// Of all files below the folder that a task reads, where some that it needs are missing; no more than much.
+int64_t bytes_below(const Json& task, const std::string& data_dir) {
+  if (!task.contains("root")) return kMuch;
+  int64_t bytes = 0;
+  std::error_code none;
+  for (fs::recursive_directory_iterator file(fs::path(data_dir) / task.at("root").get<std::string>(), none),
+       end;
+       !none && file != end && bytes < kMuch; file.increment(none)) {
+    std::error_code gone;
+    if (file->is_regular_file(gone)) bytes += static_cast<int64_t>(file->file_size(gone));
+  }
+  return bytes;
+}
+
 std::string refusal(const RunSpec& run, const std::vector<DataFault>& faults) {
   return "task " + run.task.at("name").get<std::string>() + ": " + std::to_string(faults.size()) +
          (faults.size() == 1 ? " fault" : " faults") + " in the data, nothing has started:\n" +
@@ -105,7 +119,8 @@ JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchReq
     const Json data = run.inputs.is_object() ? run.inputs.value("data", Json()) : Json();
     const std::string key = data.is_object() ? KeptReports::key(*check, data) : "";
     if (const auto known = data.is_object() ? kept.find(key) : std::nullopt) return known;
-    const int64_t bytes = data.is_object() ? data.at("bytes").get<int64_t>() : kMuch;
+    const int64_t bytes =
+        data.is_object() ? data.at("bytes").get<int64_t>() : bytes_below(run.spec.task, request.data_dir);
     if (only_quick && bytes > kQuick) {
       if (data.is_object()) {
         remarks.insert("the " + std::to_string(data.at("files").get<int64_t>()) +

@@ -48,9 +48,9 @@ Outcome of_dead_rank(int index, const RankEnd& rank, bool out_of_memory) {
   if (rank.end.signal != 0) {
     outcome.signal = signal_name(rank.end.signal);
     outcome.message = rank_name(index) + " was ended by " + outcome.signal;
-    if (rank.end.signal == SIGKILL && out_of_memory) {
-      outcome.status = Status::oom;
-      outcome.message += ": the kernel ran out of memory";
+    if (rank.end.signal == SIGKILL) {  // which no program gets by a fault of its own
+      outcome.status = out_of_memory ? Status::oom : Status::interrupted;
+      outcome.message += out_of_memory ? ": the kernel ran out of memory" : ", which came from outside";
     }
   } else {
     outcome.message =

@@ -53,6 +53,8 @@ struct LaunchSummary {
   std::map<std::string, int> stale;     // the number of skipped runs that are stale, by the reason
   std::set<std::string> to_remake;      // ids of finished runs that were to start again and have not ended
   int disturbed = 0;                    // finished runs that others disturbed while they were timed
+  int killed = 0;                       // runs of this call of which somebody killed a rank
+  int meanwhile = 0;                    // of the skipped runs those that others finished during this call
   int held = 0;                         // runs that are left to other processes, which have them
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made

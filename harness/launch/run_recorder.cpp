@@ -85,7 +85,9 @@ ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
   }
   if (holder.empty()) {
     std::vector<std::string> said_before;
-    count_skipped(survey({run}, {}, said_before).front(), summary_);
+    const RunState state = survey({run}, {}, said_before).front();
+    count_skipped(state, summary_);
+    summary_.meanwhile += state.outcome == Status::ok;
     progress_.dropped(run.spec, "it has been finished meanwhile");
   } else if (last_look) {
     left_to_others(run, holder + " has it");
@@ -172,6 +174,7 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
     return;
   }
   summary_.count(end.outcome.status);
+  summary_.killed += interrupted && !end.outcome.signal.empty();
   if (!interrupted) summary_.to_remake.erase(attempt.run.spec.id);
   summary_.disturbed += value_at(end.result, "timing.disturbed") == true;
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -373,6 +374,44 @@ std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const Laun
   return missing;
 }
 
+namespace {
+
+bool has_checkpoints(const std::filesystem::path& folder) {
+  std::error_code none;
+  const std::filesystem::directory_iterator files(folder / kCheckpointsFolder, none);
+  return !none && files != std::filesystem::directory_iterator();
+}
+
+// "bnlab run x --ranks 2" of "bnlab run x --ranks 4"
+std::string with_ranks(const std::string& command, const std::string& ranks) {
+  static const std::regex asked(" --ranks[ =][0-9]+");
+  return std::regex_replace(command, asked, "") + " --ranks " + ranks;
+}
+
+// Tells of runs that begin anew although one on another number of ranks could go on.
+void remark_checkpoints(const std::vector<PlacedRun>& start, const std::string& experiment,
+                        const LaunchRequest& request, std::vector<std::string>& remarks) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> begun = begun_folders(request.results_dir, experiment);
+  std::erase_if(begun, [](const fs::path& folder) { return !has_checkpoints(folder); });
+  std::map<std::string, int> others;  // runs by the placement that has their checkpoints
+  for (const PlacedRun& run : start) {
+    std::set<std::string> placements;
+    for (const fs::path& folder : begun)
+      if (folder.parent_path() == fs::path(run.folder).parent_path()) placements.insert(placement_of(folder));
+    if (!placements.empty() && !placements.contains(run.placement.name())) ++others[*placements.begin()];
+  }
+  for (const auto& [placement, runs] : others) {
+    const std::string ranks = placement.substr(0, placement.find('x'));
+    remarks.push_back(std::to_string(runs) + (runs == 1 ? " run has" : " runs have") + " checkpoints of " +
+                      ranks + (ranks == "1" ? " rank" : " ranks") + " (" + placement +
+                      "), which other numbers of ranks do not use: here it begins anew, and goes on with: " +
+                      with_ranks(request.command, ranks));
+  }
+}
+
+}  // namespace
+
 std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
                                      const LaunchRequest& request, LaunchSummary& summary,
                                      std::vector<std::string>& remarks) {
@@ -414,6 +453,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     throw Error(Error::Kind::usage, std::to_string(lacking) + " of " + std::to_string(start.size()) +
                                         " runs to start lack what they read:\n" + joined(missing, "\n"));
   }
+  remark_checkpoints(start, experiment.name, request, remarks);
   if (!start.empty()) look_at_disk(experiment, start, request, remarks);
   for (const std::string& message : missing)
     remarks.push_back("whether finished runs are up to date could not be seen: " + message);

@@ -48,14 +48,16 @@ StepProfile read_profile(const Json& step) {
   profile.images = step.at("images_per_rank");
   profile.refused = step.value("refused", "");
   if (!profile.refused.empty()) return profile;
-  const Json& own = step.at("own_s");
-  const double low = own.at("p10"), mean = own.at("mean"), high = own.at("p90");
-  profile.own = {std::min(low, mean), mean, std::max(high, mean)};  // means add up
-  profile.deviation = (high - low) / kDecilesOfADeviation;
-  if (step.contains("apart_s") && profile.ranks > 1)
-    profile.deviation = step.at("apart_s").at("mean").get<double>() / expected_largest(profile.ranks);
-  profile.backward = step.at("parts_s").is_null() ? 0 : step.at("parts_s").at("backward").get<double>();
-  profile.peak_memory_bytes = step.at("peak_memory_bytes");
+  if (step.contains("own_s")) {
+    const Json& own = step.at("own_s");
+    const double low = own.at("p10"), mean = own.at("mean"), high = own.at("p90");
+    profile.own = {std::min(low, mean), mean, std::max(high, mean)};  // means add up
+    profile.deviation = (high - low) / kDecilesOfADeviation;
+    if (step.contains("apart_s") && profile.ranks > 1)
+      profile.deviation = step.at("apart_s").at("mean").get<double>() / expected_largest(profile.ranks);
+    profile.backward = step.at("parts_s").is_null() ? 0 : step.at("parts_s").at("backward").get<double>();
+    profile.peak_memory_bytes = step.at("peak_memory_bytes");
+  }
   if (const Json operations = step.value("operations", Json()); !operations.is_null()) {
     profile.flops = operations.at("flops");
     profile.matrix_bytes = operations.at("matrix_bytes");

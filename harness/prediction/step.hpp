@@ -11,7 +11,7 @@
 
 namespace bnlab {
 
-// One rank's step without the others (own_step of harness/probe).
+// One rank's step without the others (harness/probe/steps.hpp): measured, or counted and without its times.
 struct StepProfile {
   struct Exchange {
     std::string op, purpose;
@@ -30,6 +30,7 @@ struct StepProfile {
   std::string refused;  // why there is none
 
   bool exchanges_statistics() const;
+  bool is_timed() const { return own.mid > 0; }
 };
 
 // From what own_step() or a probe says of it.

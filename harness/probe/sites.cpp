@@ -12,6 +12,7 @@
 #include "harness/built_network.hpp"
 #include "harness/communicator/counting_world.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/probe/turns.hpp"
 #include "harness/tf32.hpp"
@@ -69,7 +70,8 @@ class SiteSteps {
                {.statistics = world.statistics(),
                 .host = world.host(),
                 .device = world.device(),
-                .steps = kSteps},
+                .steps = kSteps,
+                .samples_per_tower = towers_.all_samples()},
                [channels](LayerMaker& layers) { return std::make_shared<OneSite>(layers, channels); }) {
     for (at::Tensor& parameter : built_.network().parameters())
       parameter.set_data(parameter.to(world.device()));
@@ -254,6 +256,22 @@ Json measure_routes(World& world, const std::string& exchange, double seconds) {
     }
   }
   return rows;
+}
+
+std::string exchanges_of_a_site(const Json& strategy, int64_t channels, int64_t side, int ranks) {
+  CountingWorld world(ranks, at::kCPU);
+  world.ledger().keep_list(true);
+  try {
+    SiteSteps site(strategy, world, channels, side);
+    site.forward_s();
+    site.backward_s();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  std::string text;
+  for (const Collective& each : world.ledger().list())
+    text += each.op + " " + std::to_string(each.bytes) + "\n";
+  return text;
 }
 
 }  // namespace bnlab

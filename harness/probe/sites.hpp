@@ -15,4 +15,8 @@ Json measure_kernels(World& world, double seconds);
 // "channels", "alone_s", "together_s", "exchange_s"}], a forward and a backward pass of one site.
 Json measure_routes(World& world, const std::string& exchange, double seconds);
 
+// What a pass of one norm site hands over as one of so many ranks, each collective with its bytes, or why it
+// is refused. Two numbers of ranks with one answer have one at every site of a network.
+std::string exchanges_of_a_site(const Json& strategy, int64_t channels, int64_t side, int ranks);
+
 }  // namespace bnlab

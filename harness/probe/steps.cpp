@@ -4,15 +4,21 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "harness/communicator/counting_world.hpp"
 #include "harness/counting/operations.hpp"
 #include "harness/error.hpp"
+#include "harness/models/model_facts.hpp"
+#include "harness/probe/sites.hpp"
 #include "harness/probe/turns.hpp"
+#include "harness/tasks/task_facts.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/peak_memory.hpp"
 #include "harness/training/trainer.hpp"
@@ -25,6 +31,7 @@ constexpr int64_t kWarmUp = 8;                            // on a GPU a step is 
 constexpr int64_t kTurns = 2;                             // of a round
 constexpr int64_t kFewestSamples = 2, kMostSamples = 12;  // samples of a turn
 constexpr int64_t kMostOwnSamples = 400;                  // of a step alone
+constexpr int64_t kUsualChannels = 64;                    // where a model does not tell those of its sites
 constexpr int64_t kStepsOfASample = 10;                   // on a GPU, which is waited for after a sample only
 
 // A trainer that makes steps and nothing else.
@@ -64,15 +71,20 @@ class Stepper {
   int64_t steps_;
 };
 
-// What a step hands over: [{"op", "purpose", "bytes", "count"}]. Where weights are averaged every few steps,
-// counts are shares of one.
-Json exchanges_of(Stepper& stepper, Ledger& ledger, int64_t steps) {
+// What so many steps hand over.
+std::vector<Collective> collectives_of(Stepper& stepper, Ledger& ledger, int64_t steps) {
   ledger.clear();
   ledger.keep_list(true);
   stepper.step(steps);
   ledger.keep_list(false);
+  return ledger.list();
+}
+
+// The same of a step: [{"op", "purpose", "bytes", "count"}]. Where weights are averaged every few steps,
+// counts are shares of one.
+Json exchanges_of(const std::vector<Collective>& collectives, int64_t steps) {
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> counts;
-  for (const Collective& collective : ledger.list())
+  for (const Collective& collective : collectives)
     if (collective.purpose != Purpose::control && collective.purpose != Purpose::evaluation)
       ++counts[{collective.op, kPurposeNames[static_cast<size_t>(collective.purpose)], collective.bytes}];
   Json list = Json::array();
@@ -86,13 +98,21 @@ Json exchanges_of(Stepper& stepper, Ledger& ledger, int64_t steps) {
   return list;
 }
 
-// What a step computes and moves; null on a GPU, whose backward pass another thread makes.
-Json operations_of_a_step(Stepper& stepper, at::Device device) {
-  if (!device.is_cpu()) return nullptr;
-  const Operations operations = operations_of([&] { stepper.step(1); });
-  return {{"flops", operations.flops},
-          {"matrix_bytes", operations.matrix_bytes},
-          {"other_bytes", operations.other_bytes}};
+// After how many steps what they exchange repeats.
+int64_t steps_counted(const RunSpec& run) {
+  return std::max<int64_t>(run.average_weights_every, 1);
+}
+
+// What a step computes and moves; nothing on a GPU, whose backward pass another thread makes.
+std::optional<Operations> operations_of_a_step(Stepper& stepper, at::Device device) {
+  return device.is_cpu() ? std::optional(operations_of([&] { stepper.step(1); })) : std::nullopt;
+}
+
+Json json_of(const std::optional<Operations>& operations) {
+  if (!operations) return nullptr;
+  return {{"flops", operations->flops},
+          {"matrix_bytes", operations->matrix_bytes},
+          {"other_bytes", operations->other_bytes}};
 }
 
 Json described(const RunSpec& run, int ranks) {
@@ -136,7 +156,7 @@ struct Alone {
 
 // Makes the rank's own steps; where `step` is null, says there what a step of it is, but for its times.
 std::unique_ptr<Alone> set_up(const RunSpec& run, int ranks, at::Device device, const std::string& data_dir,
-                              Json& step, int64_t warm_up = kWarmUp) {
+                              Json& step) {
   reset_peak_memory(device);
   const int64_t held = peak_memory_bytes(device);
   auto alone = std::make_unique<Alone>(run, ranks, device, data_dir);
@@ -144,11 +164,11 @@ std::unique_ptr<Alone> set_up(const RunSpec& run, int ranks, at::Device device, 
   const bool first = step.is_null();
   if (first) {
     step = described(run, ranks);
-    step["operations"] = operations_of_a_step(alone->stepper, device);
-    step["exchanges"] =
-        exchanges_of(alone->stepper, alone->world.ledger(), std::max<int64_t>(run.average_weights_every, 1));
+    step["operations"] = json_of(operations_of_a_step(alone->stepper, device));
+    step["exchanges"] = exchanges_of(
+        collectives_of(alone->stepper, alone->world.ledger(), steps_counted(run)), steps_counted(run));
   }
-  alone->stepper.step(warm_up);
+  alone->stepper.step(kWarmUp);
   if (first) {
     step["peak_memory_bytes"] = peak_memory_bytes(device) - held;
     step["notes"] = alone->stepper.notes();
@@ -160,6 +180,88 @@ Json refused(const RunSpec& run, int ranks, const std::string& why) {
   Json step = described(run, ranks);
   step["refused"] = why;
   return step;
+}
+
+// Of steps on images of one size.
+struct Count {
+  std::vector<Collective> collectives;
+  std::optional<Operations> operations;
+};
+
+Count counted(const RunSpec& run, int ranks, const std::string& data_dir, bool operations) {
+  Alone alone(run, ranks, at::kCPU, data_dir);
+  alone.stepper.step(1);  // what only a first step does is not the price of a step
+  Count count{collectives_of(alone.stepper, alone.world.ledger(), steps_counted(run)), {}};
+  if (operations) count.operations = operations_of_a_step(alone.stepper, at::kCPU);
+  return count;
+}
+
+ImageSizes sizes_of(const Json& task) {
+  return facts_of<TaskFacts>(task).image_sizes(task);
+}
+
+// The same task on training images of this size, which one of its options sets; nothing where none does.
+std::optional<Json> task_of_size(const Json& task, const ImageSizes::value_type& size) {
+  for (const Parameter& option : find_registered(TaskFacts::kFamily, task.at("name"))->parameters()) {
+    if (!option.list || option.length != size.size() || option.kind != Parameter::Kind::integer) continue;
+    Json other = task;
+    other[option.name] = size;
+    if (const ImageSizes sizes = sizes_of(other); !sizes.empty() && sizes.front() == size) return other;
+  }
+  return std::nullopt;
+}
+
+double area(const ImageSizes::value_type& size) {
+  return static_cast<double>(size[0] * size[1]);
+}
+
+int64_t channels_of_a_site(const RunSpec& run) {
+  const Channels channels = facts_of<ModelFacts>(run.model).norm_channels(run.model);
+  return channels.empty() ? kUsualChannels : channels.front();
+}
+
+// The count of other images: what grows with them grows with their area.
+Count in_proportion(const Count& small, const Count& large, double times) {
+  const auto grown = [times](double from, double to) { return from + times * (to - from); };
+  TORCH_INTERNAL_ASSERT(small.collectives.size() == large.collectives.size());
+  Count count = small;
+  for (size_t i = 0; i < count.collectives.size(); ++i) {
+    int64_t& bytes = count.collectives[i].bytes;
+    bytes = std::llround(grown(static_cast<double>(bytes), static_cast<double>(large.collectives[i].bytes)));
+  }
+  if (small.operations && large.operations) {
+    const Operations &from = *small.operations, &to = *large.operations;
+    count.operations = {.flops = grown(from.flops, to.flops),
+                        .matrix_bytes = grown(from.matrix_bytes, to.matrix_bytes),
+                        .other_bytes = grown(from.other_bytes, to.other_bytes)};
+  }
+  return count;
+}
+
+// The network halves images at most so often, to one row of two: one value would be refused.
+constexpr int64_t kMostHalved = 32;
+
+Count counted_on_small_images(const RunSpec& run, int ranks, const std::string& data_dir, bool operations) {
+  const ImageSizes sizes = sizes_of(run.task);
+  const int64_t side = std::lcm(kMostHalved, facts_of<ModelFacts>(run.model).image_multiple(run.model));
+  const ImageSizes::value_type small{side, 2 * side}, large{2 * side, 2 * side};
+  const auto of_a_site = [&](int64_t pixels) {
+    return exchanges_of_a_site(run.strategy, channels_of_a_site(run), pixels, ranks);
+  };
+  const bool grows = operations || of_a_site(2) != of_a_site(4);
+  const auto smaller = task_of_size(run.task, small), larger = task_of_size(run.task, large);
+  if (!smaller || !larger || area(sizes.front()) <= area(large) ||
+      (grows && (sizes.front()[0] % side != 0 || sizes.front()[1] % side != 0)))
+    return counted(run, ranks, data_dir, operations);
+  const auto count = [&](const Json& task) {
+    RunSpec other = run;
+    other.task = task;
+    other.evaluation = {};
+    return counted(other, ranks, data_dir, operations);
+  };
+  if (!grows) return count(*smaller);
+  return in_proportion(count(*smaller), count(*larger),
+                       (area(sizes.front()) - area(small)) / (area(large) - area(small)));
 }
 
 }  // namespace
@@ -190,16 +292,32 @@ std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks
   return chosen;
 }
 
+std::string kind_of_exchanges(const RunSpec& run, int ranks) {
+  return exchanges_of_a_site(run.strategy, channels_of_a_site(run), 2, ranks);
+}
+
+Json counted_step(const RunSpec& run, int ranks, const std::string& data_dir, bool operations) {
+  try {
+    const Count count = counted_on_small_images(run, ranks, data_dir, operations);
+    Json step = described(run, ranks);
+    step["operations"] = json_of(count.operations);
+    step["exchanges"] = exchanges_of(count.collectives, steps_counted(run));
+    return step;
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::refused) throw;
+    return refused(run, ranks, error.what());
+  }
+}
+
 Json own_step(const RunSpec& run, int ranks, Device device, const std::string& data_dir, double seconds) {
   const at::Device where(device == Device::cuda ? at::kCUDA : at::kCPU);
   allow_tf32(run.tf32);
   try {
     const double until = seconds_now() + seconds;
     Json step;
-    const auto alone = set_up(run, ranks, where, data_dir, step, seconds > 0 ? kWarmUp : 0);
+    const auto alone = set_up(run, ranks, where, data_dir, step);
     const double once = alone->stepper.times(1).front();
-    step["own_s"] = spread_of(
-        alone->times(repeats_within(until - seconds_now(), once, seconds > 0 ? 5 : 1, kMostOwnSamples)));
+    step["own_s"] = spread_of(alone->times(repeats_within(until - seconds_now(), once, 5, kMostOwnSamples)));
     step["parts_s"] = alone->stepper.parts();
     return step;
   } catch (const Error& error) {

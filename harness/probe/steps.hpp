@@ -13,9 +13,15 @@ namespace bnlab {
 
 class World;
 
-// A training step of a run on one rank of a world of so many, whose other ranks do not exist: its own work,
-// its memory and what it exchanges. Refusals of the strategy are in the answer. At most about
-// `seconds`; 0: what it exchanges is all that counts, and its times say little.
+// What a training step of a run hands over on one rank of a world of so many, and with `operations` what it
+// computes and moves: counted in steps on images as small as the network takes, and on as many more for what
+// grows with their size. Refusals of the strategy are in the answer.
+Json counted_step(const RunSpec& run, int ranks, const std::string& data_dir, bool operations);
+
+// Numbers of ranks with one answer have one counted_step() but for the number.
+std::string kind_of_exchanges(const RunSpec& run, int ranks);
+
+// The same with the rank's own work and its memory, measured for about `seconds`.
 Json own_step(const RunSpec& run, int ranks, Device device, const std::string& data_dir, double seconds);
 
 // What has been measured of the steps of one run.

@@ -1,6 +1,7 @@
 // A report as one page that needs nothing else: no script, no font, no file beside it. Figures travel inside,
 // as images, so that nothing in them is executed. All text is escaped.
 #include <algorithm>
+#include <iostream>
 #include <regex>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "harness/report/comparison.hpp"
 #include "harness/report/html.hpp"
 #include "harness/report/report.hpp"
+#include "harness/shell.hpp"
 
 namespace bnlab {
 namespace {
@@ -132,6 +134,11 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   const ResultPage& page = report.page;
   const std::string title = page.title.empty() ? report.experiment : page.title;
   std::vector<fs::path> drawn = figures_in(figures);
+  if (drawn.empty()) {
+    std::cerr << "note: the page has no figures, since none are in " << figures.string() << "; "
+              << shell_command("scripts/plot.sh", {figures.parent_path().string()})
+              << " draws them, then make it again\n";
+  }
   const auto shown = std::ranges::find(drawn, fs::path(page.figure).stem(), &fs::path::stem);
   if (shown != drawn.end()) std::rotate(drawn.begin(), shown, shown + 1);
   std::string body = written("<h1>", title, "</h1>") +

@@ -79,7 +79,7 @@ VerifyRow verify_variant(const Json& strategy, const Reference* reference,
   row.options = strategy;
   row.options.erase("name");
   if (reference == nullptr) {
-    row.failure = "there is no reference for it: register one under its name (Registered<Reference>)";
+    row.skipped = "there is no reference for it: register one under its name (Registered<Reference>)";
     return row;
   }
   try {

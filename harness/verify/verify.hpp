@@ -30,6 +30,7 @@ struct VerifyRow {
   int64_t refused = 0;                  // of them: rightly refused
   std::map<std::string, double> worst;  // per dtype: largest error (comparison.hpp)
   std::string failure;                  // the first case that failed, or "" if none did
+  std::string skipped = {};             // why no case could be computed
 
   bool passed() const { return failure.empty(); }
 };
@@ -52,7 +53,7 @@ struct VerifyRequest {
 // Throws Error (usage) for an unknown strategy and Error (environment) for a device that is not there.
 VerifyReport verify(const VerifyRequest& request);
 
-// One variant: `strategy` is {"name": ..., options}. Without a reference it fails.
+// One variant: `strategy` is {"name": ..., options}. Without a reference it is skipped.
 VerifyRow verify_variant(const Json& strategy, const Reference* reference,
                          std::vector<VerifyPlacement>& placements);
 

@@ -36,8 +36,7 @@ def price_rows(networks):
             yield {"network": network, "strategy": row["strategy"], "gpus": row["ranks"],
                    **{f"{name}_{at}": digits(unit * row[key][at], 5) for name, key, unit in (
                        ("step_ms", "step_s", 1e3), ("statistics_ms", "statistics_s", 1e3), ("gradients_ms", "gradients_s", 1e3),
-                       ("percent_of_images_per_s", "relative_images_per_s", 100)) for at in ("low", "mid", "high")},
-                   "peak_memory_mib": round(row["peak_memory_bytes"] / 2**20)}
+                       ("percent_of_images_per_s", "relative_images_per_s", 100)) for at in ("low", "mid", "high")}}
 
 
 def more(row, alone):

@@ -7,6 +7,7 @@ namespace {
 const OtherNames names{"strategy",
                        {{"SyncBN", "sync"},
                         {"SyncBatchNorm", "sync"},
+                        {"convert_sync_batchnorm", "sync"},
                         {"SynchronizedBatchNorm", "sync"},
                         {"CrossGPUBN", "sync"},
                         {"InPlaceABNSync", "sync"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "harness/json.hpp"
 #include "tests/cli/on_results.hpp"
@@ -96,55 +97,6 @@ TEST(Program, NumbersOutOfRangeAreToldInAFewWords) {
   EXPECT_TRUE(has(margin.err, "--margin: expected 0 or a number above it, got -1\n")) << margin.err;
   const Answer samples = call({"predict", "x", "--out", "y", "--samples", "x"});
   EXPECT_TRUE(has(samples.err, "expected numbers from 0 on, such as 0,17,230, got x")) << samples.err;
-}
-
-TEST(CostCommand, PublishedClustersSayNothingOfOtherExchanges) {
-  const test::Scratch scratch;
-  const std::string spec = scratch.write_spec(test::behaves("ok"));
-  for (const char* exchange : {"sockets", "shared_memory"}) {
-    for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--cluster", "h100-2x8"}}) {
-      std::vector<std::string> words = {"cost", spec, "--step-ms", "10", "--exchange", exchange};
-      words.insert(words.end(), more.begin(), more.end());
-      const Answer answer = call(words);
-      EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
-      EXPECT_TRUE(has(answer.err, "and give --probe probe.json")) << answer.err;
-    }
-  }
-}
-
-TEST(CostCommand, OptionsWithoutEffectAreRefused) {
-  const test::Scratch scratch;
-  const std::string spec = scratch.write_spec(test::behaves("ok"));
-  const Answer listed = call({"cost", "--clusters", spec});
-  EXPECT_EQ(listed.code, exit_code::kUsage);
-  EXPECT_TRUE(has(listed.err, "--clusters excludes SPEC")) << listed.err;
-  EXPECT_EQ(call({"cost", "--clusters", "--json"}).code, exit_code::kOk);
-  EXPECT_EQ(call({"cost", "--clusters", "--ranks", "2"}).code, exit_code::kUsage);
-  for (const auto& [option, value] :
-       {std::pair("--algorithm", "ring"), {"--link", "pcie"}, {"--per-node", "4"}}) {
-    const Answer answer = call({"cost", spec, "--cluster", "h100-2x8", option, value});
-    EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
-    EXPECT_TRUE(has(answer.err, "excludes")) << answer.err;
-  }
-}
-
-TEST(CostCommand, AFileThatIsNoProbeIsNamed) {
-  const test::Scratch scratch;
-  const std::string spec = scratch.write_spec(test::behaves("ok")), probe = scratch / "probe.json";
-  for (const char* text :
-       {R"({"a": 1})", "[]", R"({"schema": "bnlab probe 1"})", "{",
-        R"({"schema": "bnlab probe 1", "fabric": {"ranks": 2, "nodes": 0}, "collectives": []})",
-        R"({"schema": "bnlab probe 1", "fabric": {"ranks": 2, "nodes": -1e-308}})"}) {
-    std::ofstream(probe) << text;
-    for (const std::vector<std::string>& words : {std::vector<std::string>{"cost", spec, "--probe", probe},
-                                                  {"cost", "--validate", probe},
-                                                  {"report", spec, "--probe", probe}}) {
-      const Answer answer = call(words);
-      EXPECT_EQ(answer.code, exit_code::kUsage) << answer.err;
-      EXPECT_TRUE(has(answer.err, "probe.json")) << answer.err;
-      EXPECT_FALSE(has(answer.err, "json.exception")) << answer.err;
-    }
-  }
 }
 
 TEST(Program, ALayerCaseThatCannotBeDoneIsExitCodeTwo) {

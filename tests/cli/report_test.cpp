@@ -58,13 +58,13 @@ TEST_F(ReportCommand, OfSeveralSpecsGoesIntoAFolder) {
   }
   const Answer tables = call_with_results({"report", spec, other, "--into", folder});
   EXPECT_EQ(tables.code, 0) << tables.err;
-  EXPECT_EQ(call_with_results({"report", spec, other, "--into", folder, "--format", "json"}).code, 0);
+  EXPECT_EQ(call_with_results({"report", spec, other, "--out", folder, "--format", "json"}).code, 0);
   for (const std::string name : {"fake", "other"}) {
     EXPECT_TRUE(has(read_text(folder + "/" + name + "/README.md"), "| strategy |")) << name;
     EXPECT_EQ(read_json(folder + "/" + name + ".json").at("experiment"), name);
   }
   EXPECT_TRUE(
-      has(call_with_results({"report", spec, other, "--format", "json"}).err, "expected --into FOLDER"));
+      has(call_with_results({"report", spec, other, "--format", "json"}).err, "expected --out FOLDER"));
   const std::string both = call_with_results({"report", spec, other}).out;
   EXPECT_EQ(both, call_with_results({"report", spec}).out + "\n" + call_with_results({"report", other}).out);
 }

@@ -225,6 +225,35 @@ TEST_F(PlanAgain, MissingWeightsAreWrongUsageAsInRun) {
   }
 }
 
+TEST_F(PlanAgain, TellsAllFaultsOfTheDataAsRunDoes) {
+  const auto spec = scratch_.write_spec(R"("on_files")");
+  std::filesystem::create_directories(scratch_ / "data/files");
+  std::ofstream(scratch_ / "data/files/a") << "bad";
+  std::ofstream(scratch_ / "data/files/half") << "x";
+  for (const char* command : {"plan", "run"}) {
+    const Answer answer = call_with_results({command, spec, "--data", scratch_ / "data"});
+    EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+    for (const char* part : {"2 faults in the data", "files/a: bad", "files/half: half"})
+      EXPECT_TRUE(has(answer.err, part)) << command << ": " << answer.err;
+  }
+}
+
+TEST_F(PlanAgain, CheckpointsOfAnotherNumberOfRanksAreToldWithTheCommandThatGoesOn) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "checkpoint_every": 5)");
+  std::string id = call_with_results({"plan", spec, "--todo"}).out;
+  id.pop_back();
+  const std::filesystem::path kept =
+      std::filesystem::path(scratch_ / "results") / "fake" / id / "2x1-cpu/checkpoints";
+  std::filesystem::create_directories(kept);
+  std::ofstream(kept / "step5.safetensors") << "x";
+  const Answer answer = call_with_results({"run", spec, "--ranks", "1"});
+  EXPECT_TRUE(has(answer.err, "1 run has checkpoints of 2 ranks (2x1-cpu)")) << answer.err;
+  const size_t command = answer.err.find("and goes on with: bnlab run ");
+  ASSERT_NE(command, std::string::npos) << answer.err;
+  const std::string line = answer.err.substr(command, answer.err.find('\n', command) - command);
+  EXPECT_TRUE(line.ends_with(" --ranks 2") && !has(line, "--ranks 1")) << line;
+}
+
 TEST_F(PlanAgain, LooksForTheDataWhereItIsToldAFolder) {
   const auto spec = scratch_.write_spec(R"("on_files")");
   EXPECT_EQ(call_with_results({"plan", spec}).code, 0);

@@ -116,6 +116,33 @@ TEST_F(AgentStore, CallsInARowKeepTheirAnswersApartHoweverLateARankIs) {
   for (auto& other : others) EXPECT_EQ(other.get(), said);
 }
 
+TEST_F(AgentStore, ARankSaysForWhomItWaitsAndHowLongStill) {
+  for (const int rank : {0, 1}) {  // the other one never comes
+    testing::internal::CaptureStderr();
+    EXPECT_THROW(share_text(on_agent(rank, milliseconds(5300)), "plan"), Error);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(said.starts_with("bnlab: rank " + std::to_string(rank) + " waits for rank " +
+                                 std::to_string(1 - rank) + " at 127.0.0.1:"))
+        << said;
+    EXPECT_NE(said.find(", 1 s left."), std::string::npos) << said;
+  }
+}
+
+TEST(Rendezvous, NobodyListensIsSaidWithoutAStack) {
+  const int port = LoopbackSocket().port();  // free again
+  testing::internal::CaptureStderr();
+  try {
+    share_text(place(1, port, milliseconds(5300)), "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 waited 6 s for rank 0 at 127.0.0.1:"), std::string::npos)
+        << error.what();
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("(Connection refused), 1 s left"), std::string::npos) << said;
+  EXPECT_EQ(said.find("frame #"), std::string::npos) << said;
+}
+
 TEST_F(AgentStore, AMissedDeadlineIsAnErrorOfCommunication) {
   for (const int rank : {0, 1}) {  // the other one never comes
     try {

@@ -70,8 +70,8 @@ TEST(OtherNames, KeysAreAnsweredByWhereTheyStand) {
   EXPECT_EQ(answer_to_other_key("matrix", "batch-size"),
             "; bnlab calls it \"batch_per_tower\": the samples of one tower; the global batch is \"towers\" "
             "times that");
-  EXPECT_EQ(answer_to_other_key("task", "num_workers"),
-            "; bnlab calls it \"data_workers\", a key of the whole spec");
+  EXPECT_EQ(answer_to_other_key("task", "num_workers"), "") << "a key of the whole spec alone";
+  EXPECT_EQ(answer_to_other_key("matrix.strategy[0]", "weights"), "");
   EXPECT_EQ(answer_to_other_key("", "wobble"), "");
 }
 

@@ -128,7 +128,14 @@ TEST_F(SpecDocument, SaysWhatIsWrongInWordsOfSpecs) {
   const auto said = [&](const std::string& text, const std::string& part) {
     return mistakes(text).at(0).find(part) != std::string::npos;
   };
-  EXPECT_TRUE(said("task: shapes\n", "expected a JSON object, {\"task\": ...}"));
+  EXPECT_TRUE(
+      said("task: shapes\n", "expected a JSON object, {\"task\": ...}: specs are JSON, with double quotes"));
+  EXPECT_TRUE(said("# of mine\n", "specs are JSON, with double quotes and with // for comments"));
+  EXPECT_TRUE(said("{'task': 'shapes'}", "expected double quotes, as in \"task\""));
+  EXPECT_TRUE(said("{\"task\": 'shapes'}", "line 1, column 10: expected double quotes"));
+  EXPECT_TRUE(said("{\"tf32\": True}", "expected true, got True"));
+  EXPECT_TRUE(said("{\"tf32\": [False]}", "expected false, got False"));
+  EXPECT_TRUE(said("{\"seed\": None}", "expected null, got None"));
   EXPECT_TRUE(said("{\"towers\": 2,}", "expected no comma before the closing bracket"));
   EXPECT_TRUE(said("{\"matrix\": {\"seed\": [0, 1,]}}", "expected no comma before the closing bracket"));
 }

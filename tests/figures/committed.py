@@ -43,7 +43,7 @@ def table_in(page, name):
 def _reports():
     """By experiment: its report as JSON."""
     with tempfile.TemporaryDirectory() as folder:
-        _bnlab("report", *EXPERIMENTS, "--format", "json", "--into", folder)
+        _bnlab("report", *EXPERIMENTS, "--format", "json", "--out", folder)
         return {file.stem: file.read_text(encoding="utf-8") for file in Path(folder).glob("*.json")}
 
 

@@ -44,7 +44,8 @@ TEST(Judge, AllRanksWellIsOk) {
 TEST(Judge, BlamesTheKilledRankAndNotTheOneThatLostContact) {
   const Outcome outcome =
       judge({reports(Status::crashed, 1, true), dies(SIGKILL, 0, 2)}, Stop::none, 0, false);
-  EXPECT_EQ(outcome.status, Status::crashed);
+  EXPECT_EQ(outcome.status, Status::interrupted) << "no program kills itself";
+  EXPECT_EQ(judge({dies(SIGSEGV, 0, 2)}, Stop::none, 0, false).status, Status::crashed);
   EXPECT_EQ(outcome.rank, 1);
   EXPECT_EQ(outcome.signal, "SIGKILL");
 }

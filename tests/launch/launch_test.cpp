@@ -54,7 +54,7 @@ TEST(Launch, CheckpointsStayUntilTheRunHasFinishedOrStartsFromTheBeginning) {
   for (const std::string redo : {"", "failed", "all"}) {
     const Scratch scratch;
     const bool finishes = redo.empty();
-    const auto spec = scratch.write_spec(behaves(finishes ? "ok" : "kill"));
+    const auto spec = scratch.write_spec(behaves(finishes ? "ok" : "exit"));
     run(spec, scratch.options(1));
     const fs::path folder = scratch.records().at(0).file().parent_path();
     fs::create_directories(folder / kCheckpointsFolder);
@@ -170,11 +170,12 @@ TEST(Launch, AKilledRankIsNamedWithItsSignalAndLogAndTheMatrixGoesOn) {
   const auto spec = scratch.write_spec(
       behaves("ok"), R"(, "matrix": {"task": [{"name": "fake", "behaviour": "kill"}, {"name": "fake"}]})");
   const LaunchSummary summary = run(spec, scratch.options(2));
-  EXPECT_EQ(summary.failed, 1);
+  EXPECT_EQ(summary.killed, 1);
+  EXPECT_EQ(summary.failed, 0);
   EXPECT_EQ(summary.finished, 1);
   for (const Record& record : scratch.records()) {
     if (record.status() == Status::ok) continue;
-    EXPECT_EQ(record.status(), Status::crashed);
+    EXPECT_EQ(record.status(), Status::interrupted) << "it starts again";
     EXPECT_EQ(record.at("outcome.rank"), 1);
     EXPECT_EQ(record.at("outcome.signal"), "SIGKILL");
     EXPECT_EQ(record.at("outcome.log_tail"), Json::array({"about to die"}));
@@ -267,12 +268,12 @@ std::vector<std::string> beside(const fs::path& run_folder) {
 TEST(Launch, AResultStaysUntilAnotherOneIsThere) {
   for (const bool replaced : {false, true}) {
     const Scratch scratch;
-    const auto spec = scratch.write_spec(behaves(replaced ? "ok" : "kill"));
+    const auto spec = scratch.write_spec(behaves(replaced ? "ok" : "exit"));
     LaunchRequest options = scratch.options(1);
     run(spec, options);
     const fs::path folder = scratch.records().at(0).file().parent_path();
     Json record = read_json(folder / kRecordFile);
-    record["outcome"]["status"] = "ok";  // as if it was killed by today's code alone
+    record["outcome"]["status"] = "ok";  // as if it failed by today's code alone
     write_json(folder / kRecordFile, record);
     std::ofstream(folder / kWeightsFile) << "of the run before";
     options.redo = {"all"};

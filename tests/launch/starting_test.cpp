@@ -47,7 +47,7 @@ TEST(Starting, ADamagedClaimIsToldAndItsRunStarts) {
 // Ranks of the attempt before may still hold its log open, for their launcher was only stopped.
 TEST(Starting, ARunThatIsTakenOverKeepsItsCheckpointsAndHasALogOfItsOwn) {
   const Scratch scratch;
-  const auto spec = scratch.write_spec(behaves("kill"));
+  const auto spec = scratch.write_spec(behaves("exit"));
   run(spec, scratch.options(1));
   const auto folder = scratch.records()[0].file().parent_path();
   const fs::path before = attempt_folder(folder, 1), checkpoint = fs::path(kCheckpointsFolder) / "step4";

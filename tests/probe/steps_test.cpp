@@ -96,6 +96,34 @@ TEST_F(OwnStep, OfOneOfAThousandRanksReceivesTheRowsOfAll) {
   EXPECT_GT(of_many.at("peak_memory_bytes"), of_few.at("peak_memory_bytes"));
 }
 
+// Small images have other numbers of pixels at every site, and the same sites.
+TEST_F(OwnStep, IsCountedOnSmallImages) {
+  for (const char* strategy : {R"("per_tower")", R"("sync")",
+                               R"({"name": "sync", "route": "gather_activations"})", R"("shuffle")"}) {
+    RunSpec run = on(2, std::string(R"("average_weights_every": 0, "strategy": )") + strategy);
+    run.task["size"] = {96, 64};
+    const Json measured = own_step(run, 2, Device::cpu, "", 0.1);
+    const Json counted = counted_step(run, 2, "", true);
+    EXPECT_EQ(counted.at("exchanges"), measured.at("exchanges")) << strategy;
+    EXPECT_EQ(counted_step(run, 2, "", false).at("exchanges"), measured.at("exchanges")) << strategy;
+    for (const char* part : {"flops", "matrix_bytes", "other_bytes"}) {
+      const double expected = measured.at("operations").at(part);
+      EXPECT_NEAR(counted.at("operations").at(part).get<double>(), expected, 1e-9 * expected) << strategy;
+    }
+    EXPECT_FALSE(counted.contains("own_s"));
+  }
+}
+
+TEST_F(OwnStep, IsCountedOnceForNumbersOfRanksThatExchangeAlike) {
+  const auto kind = [&](const std::string& strategy, int ranks) {
+    return kind_of_exchanges(on(ranks, R"("strategy": )" + strategy), ranks);
+  };
+  EXPECT_EQ(kind(R"("sync")", 64), kind(R"("sync")", 1024));
+  EXPECT_NE(kind(R"("sync")", 8), kind(R"("sync")", 64)) << "route auto takes another one";
+  const std::string groups = R"({"name": "sync", "group_size": 2})";
+  EXPECT_NE(kind(groups, 2), kind(groups, 3)) << "refused on three";
+}
+
 TEST_F(OwnStep, TellsWhyAStrategyRefuses) {
   const RunSpec run = on(3, R"("strategy": {"name": "sync", "group_size": 2})");
   const Json step = own_step(run, 3, Device::cpu, "", 0.1);

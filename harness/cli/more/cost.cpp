@@ -1,5 +1,5 @@
-// bnlab cost: what a step of each strategy takes on so many ranks, predicted: its own work, measured here or
-// in a probe, and its exchanges, by a probe or by a published cluster.
+// bnlab cost: what a step of each strategy takes on so many ranks, predicted: its own work, given or
+// measured, and its exchanges, counted here and timed by a probe or by a published cluster.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,6 +16,7 @@
 #include "harness/launch/selection.hpp"
 #include "harness/mapped.hpp"
 #include "harness/prediction/clusters.hpp"
+#include "harness/prediction/cost_table.hpp"
 #include "harness/prediction/step.hpp"
 #include "harness/prediction/validation.hpp"
 #include "harness/probe/probe.hpp"
@@ -28,7 +29,6 @@ namespace {
 
 // Where no step was measured: seconds from rank to rank at an exchange, and the share of a step.
 constexpr double kExchangeDeviation = 2e-6, kShareOfBackward = 2.0 / 3;
-
 struct CostCommand {
   std::string spec;
   std::vector<std::string> overrides, only;
@@ -36,31 +36,22 @@ struct CostCommand {
   std::string probe, cluster, exchange, algorithm = "tree", link = "nvlink", data_dir;
   int per_node = 8;
   std::vector<std::string> validate;
-  double seconds = 60, step_ms = 0, host_us = 0, peak_tflops = 0, bandwidth_gb = 0;
+  double seconds = 0, step_ms = 0, host_us = 0, peak_tflops = 0, bandwidth_gb = 0;
   bool own_step_is_given() const { return step_ms > 0 || peak_tflops > 0; }
   int threads = 1;
   bool clusters = false;
   bool json = false;
 };
 
-struct Row {
-  StepProfile profile;
-  int ranks = 1;
-  StepPrediction prediction;
-  Estimate relative;               // images/s over those of the baseline
-  std::optional<double> measured;  // seconds of the step, where the probe has it
-};
-
-// A step of each run on each number of ranks, measured where the probe has not.
+// A step of each run on each number of ranks, counted, and measured where that is asked for and the probe has
+// not.
 class Profiles {
  public:
   Profiles(const CostCommand& asked, const Json& probe) : asked_(asked), probe_(probe) {
     std::string results = "results";
     runs_ = select_runs(load_asked(asked.spec, results, asked.overrides).runs, asked.only, "");
     const size_t cells = runs_to_measure(runs_, 1).size() * (asked.ranks.size() + 1);
-    // Where the step is given, what it exchanges is all that is asked of a step here.
-    seconds_ =
-        asked.own_step_is_given() ? 0 : asked.seconds / static_cast<double>(std::max<size_t>(cells, 1));
+    seconds_ = asked.seconds / static_cast<double>(std::max<size_t>(cells, 1));
     prepare_to_measure(asked.threads);
   }
 
@@ -71,10 +62,10 @@ class Profiles {
     if (there != nullptr && there->at("ranks") == ranks && !asked_.own_step_is_given())
       return read_profile(*there);
     StepProfile profile = here(run, ranks);
-    if (there != nullptr && profile.refused.empty()) {
+    if (there != nullptr && profile.refused.empty() && !asked_.own_step_is_given()) {
       const StepProfile probed = read_profile(*there);
-      const StepProfile twin = here(run, probed.ranks);
-      const double growth = twin.refused.empty() ? profile.own.mid / twin.own.mid : 1;
+      const StepProfile twin = measures() ? here(run, probed.ranks) : profile;
+      const double growth = twin.refused.empty() && twin.is_timed() ? profile.own.mid / twin.own.mid : 1;
       profile.own = growth * probed.own;
       profile.deviation = growth * probed.deviation;
       profile.backward = growth * probed.backward;
@@ -107,15 +98,22 @@ class Profiles {
     return found == steps.end() ? nullptr : &*found;
   }
 
+  bool measures() const { return asked_.seconds > 0; }
+
   StepProfile here(const RunSpec& run, int ranks) {
-    const auto [place, is_new] = measured_.try_emplace({run.id, ranks});
+    const std::vector<RunSpec> all = runs(ranks);
+    const RunSpec& twin = *std::ranges::find(all, run.id, &RunSpec::id);
+    const auto [place, is_new] =
+        known_.try_emplace({run.id, measures() ? std::to_string(ranks) : kind_of_exchanges(twin, ranks)});
+    if (is_new && measures()) {
+      std::cerr << "measuring a step of " << label(run.strategy) << " as one of " << ranks
+                << " ranks, for about " << significant(seconds_, 2) << " s" << std::endl;
+    }
     if (is_new) {
-      std::cerr << (asked_.own_step_is_given() ? "counting" : "measuring") << " a step of "
-                << label(run.strategy) << " as one of " << ranks << " ranks" << std::endl;
-      const std::vector<RunSpec> all = runs(ranks);
-      const auto twin = std::ranges::find(all, run.id, &RunSpec::id);
-      place->second = read_profile(
-          as_usage([&] { return own_step(*twin, ranks, Device::cpu, asked_.data_dir, seconds_); }));
+      place->second = read_profile(as_usage([&] {
+        return measures() ? own_step(twin, ranks, Device::cpu, asked_.data_dir, seconds_)
+                          : counted_step(twin, ranks, asked_.data_dir, asked_.peak_tflops > 0);
+      }));
     }
     return place->second;
   }
@@ -124,7 +122,7 @@ class Profiles {
   const Json& probe_;
   std::vector<RunSpec> runs_;
   double seconds_;
-  std::map<std::pair<std::string, int>, StepProfile> measured_;
+  std::map<std::pair<std::string, std::string>, StepProfile> known_;  // of a run and a kind of its exchanges
 };
 
 std::vector<std::string> exchanges_of(const CostCommand& asked, const Json& probe) {
@@ -151,7 +149,8 @@ bool possible(const std::string& exchange, int ranks, const Json& probe) {
   return ranks <= fabric.at("ranks").get<int>() || !cores.is_number() || ranks <= cores.get<int>();
 }
 
-StepOptions options_of(const CostCommand& asked, const std::string& exchange, const Json& probe) {
+StepOptions options_of(const CostCommand& asked, const std::string& exchange, const Json& probe,
+                       bool is_timed) {
   bool delayed = false, spare = true;
   if (!probe.is_null()) {
     const Json& fabric = probe.at("fabric");
@@ -161,102 +160,8 @@ StepOptions options_of(const CostCommand& asked, const std::string& exchange, co
   }
   StepOptions options = options_for(exchange, delayed, spare);
   options.host_seconds = asked.host_us * 1e-6;
-  if (asked.own_step_is_given()) options.exchange_deviation = kExchangeDeviation;
+  if (asked.own_step_is_given() || !is_timed) options.exchange_deviation = kExchangeDeviation;
   return options;
-}
-
-// Images/s of each row over those of the first strategy of the same model, exchange and ranks that exchanges
-// nothing but gradients.
-void compare_with_baseline(std::vector<Row>& rows) {
-  for (Row& row : rows) {
-    const auto baseline = std::ranges::find_if(rows, [&](const Row& other) {
-      return other.ranks == row.ranks && other.profile.model == row.profile.model &&
-             other.profile.refused.empty() && other.profile.exchange == row.profile.exchange &&
-             other.profile.images == row.profile.images && !other.profile.exchanges_statistics();
-    });
-    if (baseline == rows.end() || !row.profile.refused.empty()) continue;
-    // What is uncertain is what this row takes more than the baseline: the rest is slow or fast for both.
-    const StepPrediction &own = row.prediction, &base = baseline->prediction;
-    const double shared = base.step().mid;
-    const auto share = [&](double Estimate::* end) {
-      return shared / (own.own.mid + own.gradients.mid + own.statistics.*end + base.stragglers.mid +
-                       own.stragglers.*end - base.stragglers.*end);
-    };
-    const double mid = share(&Estimate::mid);  // of the ends the baseline's may be the farther ones
-    const auto [low, high] = std::minmax({share(&Estimate::high), mid, share(&Estimate::low)});
-    row.relative = {low, mid, high};
-  }
-}
-
-std::string interval(const Estimate& estimate, double unit, int digits) {
-  return significant(estimate.mid * unit, digits) + " (" + significant(estimate.low * unit, digits) + " - " +
-         significant(estimate.high * unit, digits) + ")";
-}
-
-std::string text_of(const std::vector<Row>& rows, const std::vector<std::string>& notes) {
-  TextTable table{{{"model"},
-                   {"strategy"},
-                   {"over"},
-                   {"ranks", true},
-                   {"images\n/rank", true},
-                   {"step ms"},
-                   {"images/s"},
-                   {"% of baseline"},
-                   {"exposed ms"},
-                   {"memory\nMiB/rank", true},
-                   {"measured ms", true}},
-                  {}};
-  std::string text;
-  for (const Row& row : rows) {
-    if (!row.profile.refused.empty()) {
-      text += row.profile.strategy + " on " + std::to_string(row.ranks) +
-              " ranks: refused: " + row.profile.refused + "\n";
-      continue;
-    }
-    const Estimate step = row.prediction.step();
-    const double images = row.profile.images * row.ranks;
-    table.rows.push_back(
-        {row.profile.model, row.profile.strategy, row.profile.exchange, std::to_string(row.ranks),
-         significant(row.profile.images, 4), interval(step, 1e3, 3),
-         interval({images / step.high, images / step.mid, images / step.low}, 1, 3),
-         row.relative.mid > 0 ? interval(row.relative, 100, 3) : "-",
-         interval(row.prediction.exposed(), 1e3, 3), fixed(row.profile.peak_memory_bytes / (1 << 20), 0),
-         row.measured ? significant(*row.measured * 1e3, 3) : ""});
-  }
-  text = table.text() + text +
-         "\nIn brackets: the interval. The baseline: the first strategy that exchanges gradients alone.\n";
-  for (const std::string& note : notes) text += wrapped(note);
-  return text;
-}
-
-Json json_of(const Estimate& estimate) {
-  return {{"low", estimate.low}, {"mid", estimate.mid}, {"high", estimate.high}};
-}
-
-Json json_of(const std::vector<Row>& rows, const Fabric& fabric, const std::vector<std::string>& notes) {
-  Json list = Json::array();
-  for (const Row& row : rows) {
-    Json json{{"run", row.profile.run},
-              {"model", row.profile.model},
-              {"strategy", row.profile.strategy},
-              {"exchange", row.profile.exchange},
-              {"ranks", row.ranks},
-              {"images_per_rank", row.profile.images}};
-    if (!row.profile.refused.empty()) {
-      json["refused"] = row.profile.refused;
-    } else {
-      json["step_s"] = json_of(row.prediction.step());
-      json["own_s"] = json_of(row.prediction.own);
-      json["statistics_s"] = json_of(row.prediction.statistics);
-      json["gradients_s"] = json_of(row.prediction.gradients);
-      json["stragglers_s"] = json_of(row.prediction.stragglers);
-      json["relative_images_per_s"] = json_of(row.relative);
-      json["peak_memory_bytes"] = row.profile.peak_memory_bytes;
-      json["measured_step_s"] = or_null(row.measured);
-    }
-    list.push_back(std::move(json));
-  }
-  return {{"fabric", fabric.name()}, {"notes", notes}, {"rows", list}};
 }
 
 std::string percent(double share) {
@@ -367,13 +272,14 @@ int predict_steps(const CostCommand& asked) {
   const Json probe = asked.probe.empty() ? Json() : read_probe(asked.probe);
   const auto fabric = fabric_of(asked, probe);
   Profiles profiles(asked, probe);
-  std::vector<Row> rows;
+  std::vector<CostRow> rows;
   for (const std::string& exchange : exchanges_of(asked, probe)) {
-    const StepOptions options = options_of(asked, exchange, probe);
     for (const int ranks : asked.ranks) {
       if (!possible(exchange, ranks, probe)) continue;
       for (const RunSpec& run : profiles.runs(ranks)) {
-        Row row{profiles.of(run, ranks, exchange), ranks, {}, {}, profiles.measured(run, ranks, exchange)};
+        CostRow row{
+            profiles.of(run, ranks, exchange), ranks, {}, {}, profiles.measured(run, ranks, exchange)};
+        const StepOptions options = options_of(asked, exchange, probe, row.profile.is_timed());
         if (row.profile.refused.empty()) row.prediction = predict_step(row.profile, *fabric, ranks, options);
         rows.push_back(std::move(row));
       }
@@ -381,11 +287,13 @@ int predict_steps(const CostCommand& asked) {
   }
   compare_with_baseline(rows);
   std::vector<std::string> notes = fabric->notes();
-  if (probe.is_null() && !asked.own_step_is_given()) {
+  if (asked.seconds > 0)
     notes.emplace_back(
-        "A rank's own step was measured here, on the CPU. On a GPU it is shorter, and exchanges weigh more: "
-        "give --step-ms, or --peak-tflops and --bandwidth-gb.");
-  }
+        "A rank's own step was measured here, on the CPU. On a GPU it is shorter, and exchanges weigh more.");
+  if (std::ranges::none_of(rows, &CostRow::is_compared))
+    notes.emplace_back(
+        "Nothing to compare: it takes a strategy that exchanges statistics and one that does not, such as "
+        "sync and per_tower in matrix.strategy.");
   std::cout << (asked.json ? json_of(rows, *fabric, notes).dump(2) + "\n" : text_of(rows, notes));
   return exit_code::kOk;
 }
@@ -444,7 +352,7 @@ void add_cost(Program& program) {
       ->check(one_of({"nccl", "shared_memory", "sockets"}));
   command
       .add_option("--step-ms", request.step_ms,
-                  "Milliseconds of a rank's own step. Default: of the probe, else measured here, on the CPU")
+                  "Milliseconds of a rank's own step. Default: of the probe, else not known")
       ->type_name("MS")
       ->check(CLI::Range(1e-3, 1e7));
   CLI::Option* const peak = command
@@ -467,15 +375,16 @@ void add_cost(Program& program) {
   command.add_option("--only", request.only, "Take only runs that match, such as strategy=sync,per_tower")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
+  CLI::Option* const seconds =
+      command.add_option("--seconds", request.seconds, "Measure steps here, on the CPU, for about so long")
+          ->type_name("S")
+          ->check(CLI::Range(0.1, 86400.0))
+          ->excludes("--step-ms")
+          ->excludes(peak);
   command.add_option("--threads", request.threads, "Threads with which a step is measured here")
       ->type_name("N")
       ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command.add_option("--seconds", request.seconds, "Seconds that measuring steps may take, about")
-      ->type_name("S")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->excludes("--step-ms")
-      ->excludes(peak)
+      ->needs(seconds)
       ->capture_default_str();
   const CLI::Option* clusters =
       command.add_flag("--clusters", request.clusters,

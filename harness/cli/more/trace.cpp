@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
@@ -15,6 +16,7 @@
 #include "harness/launch/start_program.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/probe/traced.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/record.hpp"
 #include "harness/text_table.hpp"
 #include "harness/transfer/chrome_trace.hpp"
@@ -39,9 +41,17 @@ RunSpec run_of(const TraceCommand& asked, int ranks) {
   const std::vector<RunSpec> runs =
       runs_to_measure(select_runs(experiment.runs, asked.launch.only, ""), ranks);
   if (runs.size() != 1) {
-    throw Error(Error::Kind::usage,
-                asked.spec + ": expected one run to trace, got " + std::to_string(runs.size()) +
-                    "; choose one by --only, such as --only strategy=" + label(runs.front().strategy));
+    std::set<std::string> strategies;
+    for (const RunSpec& run : runs) strategies.insert(label(run.strategy));
+    std::vector<std::string> words{asked.spec};
+    words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
+    if (asked.launch.ranks > 1) words.insert(words.end(), {"--ranks", std::to_string(asked.launch.ranks)});
+    words.insert(words.end(),
+                 {"--only", strategies.size() == runs.size() ? "strategy=" + label(runs.back().strategy)
+                                                             : "run=" + runs.back().id});
+    throw Error(Error::Kind::usage, asked.spec + ": expected one run to trace, got " +
+                                        std::to_string(runs.size()) +
+                                        "; choose one, such as: " + shell_command("bnlab trace", words));
   }
   return runs.front();
 }

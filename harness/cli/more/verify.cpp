@@ -36,16 +36,18 @@ std::string variant_text(const VerifyRow& row) {
 }
 
 std::string verdict(const VerifyReport& report) {
-  size_t failed = 0;
+  size_t failed = 0, skipped = 0;
   int64_t cases = 0;
   for (const VerifyRow& row : report.rows) {
     failed += row.passed() ? 0 : 1;
+    skipped += row.skipped.empty() ? 0 : 1;
     cases += row.cases;
   }
-  const std::string all = std::to_string(report.rows.size()) + " variants of strategies";
-  return failed == 0
-             ? "All " + all + " agree with the float64 reference in " + std::to_string(cases) + " cases."
-             : std::to_string(failed) + " of " + all + " FAILED.";
+  const std::string all = std::to_string(report.rows.size() - skipped) + " variants of strategies";
+  return (failed > 0
+              ? std::to_string(failed) + " of " + all + " FAILED."
+              : "All " + all + " agree with the float64 reference in " + std::to_string(cases) + " cases.") +
+         (skipped == 0 ? "" : " " + std::to_string(skipped) + " SKIPPED.");
 }
 
 void print(const VerifyReport& report) {
@@ -57,7 +59,7 @@ void print(const VerifyReport& report) {
     std::vector<std::string> cells{variant_text(row), std::to_string(row.cases), std::to_string(row.refused)};
     for (const char* dtype : kDtypes)
       cells.push_back(row.worst.count(dtype) == 0 ? "-" : significant(row.worst.at(dtype), 2));
-    cells.push_back(row.passed() ? "ok" : "FAILED");
+    cells.push_back(!row.skipped.empty() ? "SKIPPED" : row.passed() ? "ok" : "FAILED");
     table.rows.push_back(cells);
   }
   std::cout
@@ -66,7 +68,8 @@ void print(const VerifyReport& report) {
          "refused: cases that are to be refused, and were.\n\n"
       << table.text() << "\n";
   for (const VerifyRow& row : report.rows)
-    if (!row.passed()) std::cout << variant_text(row) << "\n    " << row.failure << "\n";
+    if (!row.passed() || !row.skipped.empty())
+      std::cout << variant_text(row) << "\n    " << row.failure << row.skipped << "\n";
   std::cout << verdict(report) << "\n";
 }
 
@@ -74,9 +77,9 @@ Json row_json(const VerifyRow& row) {
   Json worst = Json::object();
   for (const char* dtype : kDtypes)
     worst[dtype] = row.worst.count(dtype) == 0 ? Json() : Json(row.worst.at(dtype));
-  return {{"strategy", row.strategy},       {"options", row.options}, {"cases", row.cases},
-          {"refused", row.refused},         {"largest_error", worst}, {"passed", row.passed()},
-          {"failure", or_null(row.failure)}};
+  return {{"strategy", row.strategy},        {"options", row.options},         {"cases", row.cases},
+          {"refused", row.refused},          {"largest_error", worst},         {"passed", row.passed()},
+          {"failure", or_null(row.failure)}, {"skipped", or_null(row.skipped)}};
 }
 
 Json as_json(const VerifyReport& report) {

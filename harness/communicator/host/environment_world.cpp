@@ -168,6 +168,8 @@ void set_meeting_point(const Variables& variables, const Announcement& found, En
   require(variables, found, needed);
   Rendezvous& place = world.rendezvous;
   place.address = has(variables, kAddress) ? text_of(variables, kAddress) : known.address;
+  if (const std::string problem = address_problem(place.address); !problem.empty())
+    throw Error(Error::Kind::environment, std::string(kAddress) + ": " + problem);
   place.port = has(variables, kPort) ? number(variables, kPort) : *known.port;
   if (place.port < 1 || place.port > 65535) {
     throw Error(Error::Kind::environment,

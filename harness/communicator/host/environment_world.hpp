@@ -18,11 +18,10 @@ struct EnvironmentWorld {
   Rendezvous rendezvous;
   bool one_host = false;  // whether all ranks are known to be on one
   int local_size = 1;  // ranks on this host, which share its cores; all ranks where the launcher does not say
-  // How long the ranks wait for each other at first: jobs on other nodes may start minutes later.
+  // How long the ranks wait for each other at first (kMeetingTimeout): jobs on other nodes may start minutes
+  // later.
   std::chrono::seconds meeting_timeout{600};
 };
-
-inline constexpr const char* kMeetingTimeout = "BNLAB_MEETING_TIMEOUT_S";  // the variable that sets it
 
 Variables process_environment();
 

@@ -1,15 +1,24 @@
 #include "harness/communicator/host/network.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "harness/error.hpp"
@@ -35,7 +44,45 @@ std::string source_address(const addrinfo& peer) {
   return text.data();
 }
 
+std::optional<ino_t> inode_of_socket(int fd) {
+  struct stat found{};
+  return fstat(fd, &found) == 0 && S_ISSOCK(found.st_mode) ? std::optional(found.st_ino) : std::nullopt;
+}
+
+// Descriptors of this process, with what tells a socket from a later one of the same number.
+std::map<int, ino_t> open_sockets() {
+  std::map<int, ino_t> sockets;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    if (const auto inode = inode_of_socket(fd)) sockets[fd] = *inode;
+  }
+  return sockets;
+}
+
+std::map<int, ino_t>& own_sockets() {
+  static std::map<int, ino_t> own;
+  return own;
+}
+
+void close_in_child() {
+  for (const auto& [fd, inode] : own_sockets())
+    if (inode_of_socket(fd) == inode) close(fd);
+}
+
 }  // namespace
+
+OwnSockets::OwnSockets() : before_(open_sockets()) {}
+
+OwnSockets::~OwnSockets() {
+  [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, close_in_child);
+  for (const auto& [fd, inode] : open_sockets()) {
+    const auto known = before_.find(fd);
+    if (known != before_.end() && known->second == inode) continue;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    own_sockets()[fd] = inode;
+  }
+}
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
@@ -67,6 +114,47 @@ LoopbackSocket::~LoopbackSocket() {
 
 int LoopbackSocket::release() {
   return std::exchange(fd_, -1);
+}
+
+std::string address_problem(const std::string& address) {
+  const auto is_of_a_name = [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '.' || c == '_';
+  };
+  const auto colons = std::ranges::count(address, ':');
+  in6_addr number{};
+  const std::string without_zone = address.substr(0, address.find('%'));
+  if (colons > 1 && inet_pton(AF_INET6, without_zone.c_str(), &number) == 1) return "";
+  const std::string expected = "expected the name or the number of a host, got '" + address + "'";
+  if (const size_t scheme = address.find("://"); scheme != std::string::npos)
+    return expected + "; leave out " + address.substr(0, scheme + 3);
+  if (colons == 1) return expected + "; the port goes to MASTER_PORT";
+  const bool is_number = address.find_first_not_of("0123456789.") == std::string::npos;
+  const bool is_name = std::ranges::all_of(address, is_of_a_name) && !address.starts_with('-') &&
+                       !address.starts_with('.') && address.find("..") == std::string::npos &&
+                       address.size() < NI_MAXHOST;
+  return is_name && (!is_number || inet_pton(AF_INET, address.c_str(), &number) == 1) ? "" : expected;
+}
+
+std::string why_none_listens(const std::string& address, int port) {
+  constexpr int kMostMs = 1000;
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int problem = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &wanted, &list))
+    return gai_strerror(problem);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(list, freeaddrinfo);
+  int reason = ETIMEDOUT;
+  for (const addrinfo* peer = list; peer != nullptr && reason != 0; peer = peer->ai_next) {
+    const int fd = socket(peer->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    pollfd waited{.fd = fd, .events = POLLOUT, .revents = 0};
+    socklen_t size = sizeof reason;
+    reason = fd >= 0 && connect(fd, peer->ai_addr, peer->ai_addrlen) == 0 ? 0 : errno;
+    if (reason == EINPROGRESS &&
+        (poll(&waited, 1, kMostMs) != 1 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &size) != 0))
+      reason = ETIMEDOUT;
+    if (fd >= 0) close(fd);
+  }
+  return reason == 0 ? "" : strerror(reason);
 }
 
 std::string address_towards(const std::string& host) {

@@ -2,6 +2,9 @@
 // address by which other machines reach this one.
 #pragma once
 
+#include <sys/types.h>
+
+#include <map>
 #include <string>
 
 namespace bnlab {
@@ -28,6 +31,26 @@ class LoopbackSocket {
   int fd_ = -1;
   int port_ = 0;
 };
+
+// The sockets that this process opens while one lives are its own: no child that it forks or starts keeps
+// them, so that the other ends see this process die although a child lives on.
+class OwnSockets {
+ public:
+  OwnSockets();
+  ~OwnSockets();
+  OwnSockets(const OwnSockets&) = delete;
+  OwnSockets& operator=(const OwnSockets&) = delete;
+
+ private:
+  std::map<int, ino_t> before_;
+};
+
+// What is wrong with the form of a host's name or address: "" where there may be such a host.
+std::string address_problem(const std::string& address);
+
+// "" where somebody listens there now, else why none is found. Takes a second at most, and what a name
+// server takes.
+std::string why_none_listens(const std::string& address, int port);
 
 // The numeric address from which this machine speaks to `host`, as its routes decide it. The machine's own
 // name is no guide: on many systems it stands for 127.0.1.1. Throws Error (environment) where there is no

@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kDeathCheckInterval{50};
+constexpr pid_t kGone = -1;
 
 // Sleeps until the word is no longer `seen`, somebody wakes it, or the time is up. It may wake for no reason.
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen, milliseconds time) {
@@ -108,7 +109,7 @@ std::string text_of(const char* op, uint64_t bytes) {
 struct alignas(128) SharedMemory::RankState {
   std::atomic<uint32_t> epoch;  // how many the rank has published; the other ranks sleep on it
   std::atomic<uint32_t> sleepers;
-  std::atomic<uint32_t> locked;  // whether the rank has locked its byte
+  std::atomic<pid_t> process;  // once the rank has locked its byte; kGone after that
 };
 
 struct alignas(128) SharedMemory::Slot {
@@ -138,8 +139,13 @@ SharedMemory::SharedMemory(int rank, int ranks, const std::string& handle, milli
   check(mapped != MAP_FAILED);
   segment_.start = static_cast<std::byte*>(mapped);
   struct flock mine = lock_of(rank);
-  check(fcntl(segment_.file, F_OFD_SETLK, &mine) == 0);
-  state_of(rank).locked = 1;
+  check(fcntl(segment_.file, F_SETLK, &mine) == 0);
+  state_of(rank).process = getpid();
+}
+
+SharedMemory::~SharedMemory() {
+  pid_t own = getpid();  // in a forked child it is not
+  state_of(rank_).process.compare_exchange_strong(own, kGone);
 }
 
 std::string SharedMemory::handle() const {
@@ -215,11 +221,12 @@ void SharedMemory::wait_for(int rank, uint32_t epoch) const {
   if (!why.empty()) throw Error(Error::Kind::communication, why);
 }
 
-// A rank that has not come yet has no lock either.
+// A rank that has not come yet has no lock either, and of a rank in this process it cannot be seen.
 bool SharedMemory::has_gone(int rank) const {
+  const pid_t process = state_of(rank).process;
+  if (process == kGone || process == 0 || process == getpid()) return process == kGone;
   struct flock lock = lock_of(rank);
-  return state_of(rank).locked != 0 && fcntl(segment_.file, F_OFD_GETLK, &lock) == 0 &&
-         lock.l_type == F_UNLCK;
+  return fcntl(segment_.file, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
 }  // namespace bnlab

@@ -13,7 +13,7 @@
 //
 // The segment has no name in any file system: nothing is left behind however the ranks end. Each rank locks
 // one byte of it, and the kernel drops the lock when the process ends, so that the others tell a dead rank
-// from a slow one. (A child that was forked without exec would keep the lock.)
+// from a slow one. The lock is the process's own: a child that it has forked does not keep it.
 #pragma once
 
 #include <chrono>
@@ -39,6 +39,9 @@ class SharedMemory {
   // different hosts, or in containers that hide their processes from each other.
   SharedMemory(int rank, int ranks, const std::string& handle, std::chrono::milliseconds timeout,
                std::chrono::microseconds spin);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }

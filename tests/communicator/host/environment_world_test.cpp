@@ -257,6 +257,23 @@ TEST(EnvironmentWorld, RefusesWhatIsNoPort) {
   }
 }
 
+TEST(EnvironmentWorld, RefusesWhatIsNoAddress) {
+  Variables world{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
+  for (const char* address : {"tcp://127.0.0.1", "127.0.0.1:29500", "node 1", "10.0.0.300", "a/b", "[::1]",
+                              ".a", "1:2:3", "http://node1:80", "10.0.0", "-a", "a,b", "node\xc3\xa4"}) {
+    world["MASTER_ADDR"] = address;
+    const std::string error = error_of(world);
+    EXPECT_TRUE(error.starts_with("MASTER_ADDR: expected the name or the number of a host, got '")) << error;
+  }
+  EXPECT_TRUE(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}, {"MASTER_ADDR", "a:1"}})
+                  .ends_with("; the port goes to MASTER_PORT"));
+  for (const char* address :
+       {"127.0.0.1", "localhost", "node-1.example.org", "node_1", "::1", "fe80::1%eth0", "3com"}) {
+    world["MASTER_ADDR"] = address;
+    EXPECT_EQ(error_of(world), "no error") << address;
+  }
+}
+
 std::string half(const std::string& set, const std::string& missing) {
   return "half a world is announced: " + set + " set, " + missing +
          " missing or empty; set these, too, or unset " + set +

@@ -82,7 +82,8 @@ TEST_P(Epochs, ASlowListenerHearsAllThatWasSaid) {
   });
 }
 
-// A rank in a process of its own that speaks once and then waits to be killed.
+// A rank in a process of its own that speaks once and then waits to be killed. It has forked a child, as a
+// program that starts data workers does, which lives on.
 class KilledRank {
  public:
   explicit KilledRank(const std::string& handle) : process_(fork()) {
@@ -90,6 +91,7 @@ class KilledRank {
       try {
         SharedMemory memory(1, 2, handle, kLong, microseconds(0));
         say(memory, 7);
+        if (fork() == 0) alarm(10);
         pause();
       } catch (...) {
       }
