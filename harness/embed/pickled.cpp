@@ -151,42 +151,20 @@ class Pickle {
     return make({});
   }
 
+  // clang-format off
   void step(unsigned char code) {
     switch (code) {
-      case 0x80:
-        bytes(1);
-        break;  // PROTO
-      case 0x95:
-        bytes(8);
-        break;  // FRAME
-      case '(':
-        marks_.push_back(stack_.size());
-        break;  // MARK
-      case '0':
-        pop();
-        break;  // POP
-      case 'N':
-        push({});
-        break;  // NONE
-      case 0x88:
-        push_number(1);
-        break;  // NEWTRUE
-      case 0x89:
-        push_number(0);
-        break;  // NEWFALSE
-      case 'K':
-        push_number(static_cast<int64_t>(number(1)));
-        break;  // BININT1
-      case 'M':
-        push_number(static_cast<int64_t>(number(2)));
-        break;  // BININT2
-      case 'J':
-        push_number(static_cast<int32_t>(static_cast<uint32_t>(number(4))));
-        break;  // BININT
-      case 'G':
-        bytes(8);
-        push({});
-        break;      // BINFLOAT
+      case 0x80: bytes(1); break;  // PROTO
+      case 0x95: bytes(8); break;  // FRAME
+      case '(': marks_.push_back(stack_.size()); break;  // MARK
+      case '0': pop(); break;  // POP
+      case 'N': push({}); break;  // NONE
+      case 0x88: push_number(1); break;  // NEWTRUE
+      case 0x89: push_number(0); break;  // NEWFALSE
+      case 'K': push_number(static_cast<int64_t>(number(1))); break;  // BININT1
+      case 'M': push_number(static_cast<int64_t>(number(2))); break;  // BININT2
+      case 'J': push_number(static_cast<int32_t>(static_cast<uint32_t>(number(4)))); break;  // BININT
+      case 'G': bytes(8); push({}); break;  // BINFLOAT
       case 0x8a: {  // LONG1
         const std::string digits = bytes(number(1));
         uint64_t value = !digits.empty() && digits.back() < 0 ? ~uint64_t{0} : 0;
@@ -198,70 +176,28 @@ class Pickle {
               .text = digits});
         break;
       }
-      case 'X':
-        push({.kind = Kind::text, .text = bytes(number(4))});
-        break;  // BINUNICODE
-      case 0x8c:
-      case 'U':
-        push({.kind = Kind::text, .text = bytes(number(1))});
-        break;  // SHORT_BINUNICODE, SHORT_BINSTRING
-      case 'T':
-        push({.kind = Kind::text, .text = bytes(number(4))});
-        break;  // BINSTRING
-      case 'C':
-        bytes(number(1));
-        push({});
-        break;  // SHORT_BINBYTES
-      case 'B':
-        bytes(number(4));
-        push({});
-        break;  // BINBYTES
-      case '}':
-        push({.kind = Kind::dict});
-        break;  // EMPTY_DICT
-      case ']':
-      case ')':
-      case 0x8f:
-        push({.kind = Kind::list});
-        break;  // EMPTY_LIST, EMPTY_TUPLE, EMPTY_SET
-      case 't':
-      case 'l':
-        push({.kind = Kind::list, .items = pop_to_mark()});
-        break;  // TUPLE, LIST
-      case 'd':
-        push({.kind = Kind::dict, .items = pop_to_mark()});
-        break;  // DICT
+      case 'X': push({.kind = Kind::text, .text = bytes(number(4))}); break;  // BINUNICODE
+      case 0x8c: case 'U': push({.kind = Kind::text, .text = bytes(number(1))}); break;  // SHORT_BINUNICODE, SHORT_BINSTRING
+      case 'T': push({.kind = Kind::text, .text = bytes(number(4))}); break;  // BINSTRING
+      case 'C': bytes(number(1)); push({}); break;  // SHORT_BINBYTES
+      case 'B': bytes(number(4)); push({}); break;  // BINBYTES
+      case '}': push({.kind = Kind::dict}); break;  // EMPTY_DICT
+      case ']': case ')': case 0x8f: push({.kind = Kind::list}); break;  // EMPTY_LIST, EMPTY_TUPLE, EMPTY_SET
+      case 't': case 'l': push({.kind = Kind::list, .items = pop_to_mark()}); break;  // TUPLE, LIST
+      case 'd': push({.kind = Kind::dict, .items = pop_to_mark()}); break;  // DICT
       case 0x85:
       case 0x86:
       case 0x87:  // TUPLE1, TUPLE2, TUPLE3
         push({.kind = Kind::list, .items = pop(code - 0x84)});
         break;
-      case 'a':
-        extend(pop(1));
-        break;  // APPEND
-      case 's':
-        extend(pop(2));
-        break;  // SETITEM
-      case 'e':
-      case 'u':
-      case 0x90:
-        extend(pop_to_mark());
-        break;  // APPENDS, SETITEMS, ADDITEMS
-      case 'q':
-        put(number(1));
-        break;  // BINPUT
-      case 'r':
-        put(number(4));
-        break;  // LONG_BINPUT
-      case 0x94:
-        put(memo_.size());
-        break;  // MEMOIZE
-      case 'h':
-        get(number(1));
-        break;  // BINGET
-      case 'j':
-        get(number(4));
-        break;     // LONG_BINGET
+      case 'a': extend(pop(1)); break;  // APPEND
+      case 's': extend(pop(2)); break;  // SETITEM
+      case 'e': case 'u': case 0x90: extend(pop_to_mark()); break;  // APPENDS, SETITEMS, ADDITEMS
+      case 'q': put(number(1)); break;  // BINPUT
+      case 'r': put(number(4)); break;  // LONG_BINPUT
+      case 0x94: put(memo_.size()); break;  // MEMOIZE
+      case 'h': get(number(1)); break;  // BINGET
+      case 'j': get(number(4)); break;  // LONG_BINGET
       case 'c': {  // GLOBAL
         const std::string module = line();
         push({.kind = Kind::global, .text = module + " " + line()});
@@ -284,13 +220,12 @@ class Pickle {
         stack_.push_back(made(call[0], call[1]));
         break;
       }
-      case 'b':
-        pop();
-        break;  // BUILD
+      case 'b': pop(); break;  // BUILD
       default:
         throw Unreadable{"it holds more than tensors (code " + std::to_string(code) + " of its pickle)"};
     }
   }
+  // clang-format on
 
   std::istream& in_;
   uint64_t size_, read_ = 0;

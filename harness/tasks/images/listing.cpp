@@ -123,6 +123,17 @@ std::string missing_image(const Side& images, const std::string& name, const fs:
   return message + cure;
 }
 
+// Whether there is such a file or folder: not, where no file system takes the name.
+bool is_there(const fs::path& path) {
+  std::error_code none;
+  return fs::exists(path, none);
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code none;
+  return fs::is_regular_file(path, none);
+}
+
 // A path of a list file: as it stands below the root, or the longest tail of an absolute one.
 fs::path listed_file(const fs::path& root, const std::string& word, Spellings& spellings,
                      const std::string& where) {
@@ -130,12 +141,12 @@ fs::path listed_file(const fs::path& root, const std::string& word, Spellings& s
   fs::path tail = given.lexically_normal().relative_path();
   if (!given.is_absolute() && leads_out(given))
     refuse(where + ": " + given.string() + " leads out of " + root.string() + "; name files below it");
-  while (given.is_absolute() && !fs::exists(spellings.find(root / tail)) &&
+  while (given.is_absolute() && !is_there(spellings.find(root / tail)) &&
          std::distance(tail.begin(), tail.end()) > 1) {
     tail = tail.lexically_relative(*tail.begin());
   }
   const fs::path file = spellings.find(root / tail);
-  if (!fs::is_regular_file(file)) {
+  if (!is_file(file)) {
     refuse(where + ": " + (root / given.relative_path()).string() +
            " does not exist; lines are `image label`, with paths below " + root.string());
   }
@@ -151,7 +162,7 @@ fs::path named_file(const Side& side, const std::string& word, const Endings& en
   for (const std::string& ending : endings) {
     for (const std::string& file : {name + side.suffix + ending, name + side.suffix}) {
       const fs::path path = spellings.find(side.folder / file);
-      if (has_ending(path, endings) && fs::is_regular_file(path)) return path;
+      if (has_ending(path, endings) && is_file(path)) return path;
     }
   }
   refuse(where + ": " + expected_file(side, name, endings).string() + " does not exist");
@@ -286,7 +297,7 @@ std::vector<ListLine> lines_of_list(const fs::path& list) {
 }
 
 fs::path listed_path(const fs::path& folder, const std::string& given) {
-  if (given.find('\\') == std::string::npos || fs::exists(folder / given)) return given;
+  if (given.find('\\') == std::string::npos || is_there(folder / given)) return given;
   std::string path = given;
   std::ranges::replace(path, '\\', '/');
   const bool drive = path.size() > 2 && std::isalpha(static_cast<unsigned char>(path[0])) != 0 &&

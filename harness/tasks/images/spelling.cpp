@@ -152,15 +152,15 @@ std::u32string canonical(const std::string& name) {
 }
 
 fs::path Spellings::find(const fs::path& path) {
-  if (fs::exists(path)) return path;
+  std::error_code error;  // such as a name that is too long
+  if (fs::exists(path, error)) return path;
   fs::path found;
   for (const fs::path& part : path) {
-    if (fs::exists(found / part) || part.empty()) {
+    if (fs::exists(found / part, error) || part.empty()) {
       found /= part;
       continue;
     }
     const auto [entry, is_new] = names_.try_emplace(found);
-    std::error_code error;
     for (fs::directory_iterator each(found.empty() ? "." : found, error), end;
          is_new && !error && each != end; each.increment(error)) {
       entry->second.emplace(canonical(each->path().filename().string()), each->path().filename());
