@@ -177,7 +177,7 @@ class Pickle {
         break;
       }
       case 'X': push({.kind = Kind::text, .text = bytes(number(4))}); break;  // BINUNICODE
-      case 0x8c: case 'U': push({.kind = Kind::text, .text = bytes(number(1))}); break;  // SHORT_BINUNICODE, ...STRING
+      case 0x8c: case 'U': push({.kind = Kind::text, .text = bytes(number(1))}); break;  // SHORT_*
       case 'T': push({.kind = Kind::text, .text = bytes(number(4))}); break;  // BINSTRING
       case 'C': bytes(number(1)); push({}); break;  // SHORT_BINBYTES
       case 'B': bytes(number(4)); push({}); break;  // BINBYTES
