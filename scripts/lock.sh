@@ -19,7 +19,7 @@ version = "0"
 requires-python = ">=3.11,<3.15"
 [dependency-groups]
 uv = ["$UV"]
-first = [$(list $TOOLS "cuda-toolkit[cudart,cupti]")]
+first = [$(list $LAYOUT_AND_FIGURES "cuda-toolkit[cudart,cupti]")]
 cuda = ["torch==$TORCH_VERSION"]
 nvcc = ["cuda-toolkit[nvcc,cccl,crt,nvvm]"]
 tests = [$(list $PEERS $READERS)]

@@ -8,7 +8,7 @@ TORCH_VERSION=${BNLAB_TORCH_VERSION:-2.11.0}
 CUDA_ARCHITECTURES="8.0;9.0;10.0;12.0+PTX"  # what BNLAB_CUDA_ARCHITECTURES=all compiles for
 
 UV="uv==0.13.9"                    # installs the wheels
-TOOLS="matplotlib==3.10.7 numpy==2.4.6 clang-format==19.1.7"  # clang-format's major version decides the layout
+LAYOUT_AND_FIGURES="matplotlib==3.10.7 numpy==2.4.6 clang-format==19.1.7"  # clang-format's major version decides the layout
 
 # For tests: other implementations of networks, and programs that read what bnlab writes.
 PEERS="torchvision segmentation-models-pytorch==0.6.0 safetensors==0.8.0 timm==1.0.31 huggingface-hub==0.36.2"
