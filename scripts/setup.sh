@@ -140,6 +140,7 @@ install_wheels() {
       .venv/bin/uv pip install --python .venv/bin/python --cache-dir build/wheels --no-progress "${locked[@]}" build/wheels.txt; then
     rm -rf build/wheels
   else
+    ! grep -q 'Hash mismatch' "$log" || return 1
     "${pip[@]}" install "${quiet[@]}" --no-cache-dir "${locked[@]}" build/wheels.txt
   fi
 }
@@ -211,6 +212,7 @@ mkdir -p build
 log=build/setup.log
 exec 9>build/setup.lock
 flock -n 9 || { talk "Another set-up is running here; waiting for it."; flock 9; }
+: >"$log"
 
 toolkit=$choice
 find_system_toolkit

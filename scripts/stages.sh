@@ -36,6 +36,9 @@ stage() {
     printf '  %-64s %4d s\n' "$title" $((SECONDS - started)) >&2
   else
     printf '  %-64s failed\n\n' "$title" >&2
+    local other
+    other=$(grep -A4 -iE 'hash mismatch|do not match the hashes' "$log" | grep -oE -m1 '[A-Za-z0-9_.-]+==[0-9.]+' || true)
+    [ -z "$other" ] || fail "what came as $other has another hash than in ${LOCK:-the lock file}: it is damaged, or not what was tested"
     tail -n 20 "$log" >&2
     printf '\nThe whole output is in %s. %s\n' "$log" "${cure:-}" >&2
     exit 3

@@ -109,6 +109,13 @@ class SetUp(Scripts):
         self.assertEqual((status, len(lines)), (3, 1))
         self.assertIn("BNLAB_TORCH_VERSION=9.9.9 scripts/lock.sh", lines[0])
 
+    def test_another_hash_is_told_in_a_line(self):
+        self.write(self.clone / "scripts/stage.sh", "#!/bin/bash\nlog=$0.log LOCK=the.lock\nsource ${0%/*}/stages.sh\n"
+                   "stage Wheels bash -c 'echo \"Hash mismatch for \\`numpy==2.4.6\\`\"; false'\n")
+        done = subprocess.run([self.clone / "scripts/stage.sh"], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("numpy==2.4.6 has another hash than in the.lock", done.stderr.splitlines()[-1])
+
     def test_every_wheel_that_is_fetched_has_a_hash_and_a_group(self):
         for lock in (SCRIPTS / "wheels").glob("torch-*.lock"):
             for line in lock.read_text(encoding="utf-8").splitlines():
