@@ -406,7 +406,8 @@ LabelFile read_label_file(const std::string& file) {
 
 std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    files.push_back(entry.path());
   return files;
 }
 
