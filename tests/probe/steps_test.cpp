@@ -100,7 +100,7 @@ TEST_F(OwnStep, OfOneOfAThousandRanksReceivesTheRowsOfAll) {
 TEST_F(OwnStep, IsCountedOnSmallImages) {
   for (const char* strategy : {R"("per_tower")", R"("sync")",
                                R"({"name": "sync", "route": "gather_activations"})", R"("shuffle")"}) {
-    RunSpec run = on(2, std::string(R"("average_weights_every": 0, "strategy": )") + strategy);
+    RunSpec run = on(2, std::string(R"("strategy": )") + strategy);
     run.task["size"] = {96, 64};
     const Json measured = own_step(run, 2, Device::cpu, "", 0.1);
     const Json counted = counted_step(run, 2, "", true);
@@ -119,7 +119,8 @@ TEST_F(OwnStep, IsCountedOnceForNumbersOfRanksThatExchangeAlike) {
     return kind_of_exchanges(on(ranks, R"("strategy": )" + strategy), ranks);
   };
   EXPECT_EQ(kind(R"("sync")", 64), kind(R"("sync")", 1024));
-  EXPECT_NE(kind(R"("sync")", 8), kind(R"("sync")", 64)) << "route auto takes another one";
+  const std::string automatic = R"({"name": "sync", "route": "auto"})";
+  EXPECT_NE(kind(automatic, 8), kind(automatic, 64)) << "another route";
   const std::string groups = R"({"name": "sync", "group_size": 2})";
   EXPECT_NE(kind(groups, 2), kind(groups, 3)) << "refused on three";
 }
