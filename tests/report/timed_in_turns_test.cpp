@@ -88,8 +88,8 @@ TEST(TimedInTurns, TheNoiseIsHowFarTheCopiesDiffer) {
   const std::vector<std::string> notes = footnotes(make_report(experiment, records_of(experiment)));
   const auto told = std::ranges::count_if(notes, [](const std::string& note) {
     return note.find(
-               "differ by 0.5 % on average and by 1.0 % at most, in the mean of a row's runs by 0.5 %") !=
-           std::string::npos;
+               "differ by 0.5 % on average, by 1.0 % at most. In the mean of a row's runs they differ by 0.5 "
+               "%") != std::string::npos;
   });
   EXPECT_EQ(told, 1);
   Experiment plain = synthetic_experiment(2);

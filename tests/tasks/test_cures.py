@@ -135,7 +135,7 @@ class OfLabels(Cures):
             np.testing.assert_array_equal(self.ids(name, key), truth(name), name)
 
     def test_ids_stay_ids_whatever_kinds_of_files_are_mixed(self):
-        for kinds in ([deep], [transparent], [palette, deep], [deep, palette], [grey, deep, transparent, palette],
+        for kinds in ([transparent], [palette, transparent], [transparent, palette], [grey, deep, transparent, palette],
                       [palette, coloured], [deep, coloured_as_voc, lambda ids, file: palette(ids, file, VOC)]):
             with self.subTest([kind.__name__ for kind in kinds]):
                 self.setUp()
@@ -167,12 +167,19 @@ class OfLabels(Cures):
         self.expect_truth(self.type_labels(known))
 
     def test_colours_that_palettes_number_otherwise_are_told(self):
-        self.write([palette, lambda ids, file: palette(ids, file, COLOURS[[0, 2, 1, 3]]), deep])
+        self.write([palette, lambda ids, file: palette(ids, file, COLOURS[[0, 2, 1, 3]]), transparent])
         command = re.search(r"(bnlab labels .*), and this", self.plan(code=2))[1]
         self.assertRegex(self.type(command).stderr, "note: 3c3ce6 is id 1 in .*two.png and id 2 in .*one.png")
 
+    def test_ids_of_sixteen_bits_need_no_cure(self):
+        for kinds in ([deep], [palette, deep], [deep, palette]):
+            with self.subTest([kind.__name__ for kind in kinds]):
+                self.setUp()
+                self.write(kinds)
+                self.plan(code=0)
+
     def test_a_folder_with_the_splits_inside_keeps_them(self):
-        self.write([palette, deep])
+        self.write([palette, transparent])
         for kind in ("images", "labels"):
             (self.data / kind).mkdir()
             for split in ("train", "test"):
