@@ -16,6 +16,7 @@ MOST_LINES, MOST_BYTES = 80, 5000
 LONGEST_TITLE, MOST_WORDS_OF_A_TITLE, MOST_WORDS_OF_ADVICE, MOST_WORDS_OF_BOTH, LONGEST_QUESTION = 90, 15, 25, 60, 90
 MOST_WORDS_UNTIL_KNOWN = 75  # of title, question, advice, certainty and answer: 20 seconds at 230 words a minute
 MOST_LIMITS = 5
+WORDS_OF_EVIDENCE = "../limits.md#what-a-verdict-means"
 PARTS = ["# ", "**Question.** ", "**Advice.** ", "**How sure.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
          "## Expected beforehand", "## How it was made", "## Limits", "<details><summary>"]
 FOLDED = ["<!-- table:NAME -->", "<!-- end -->", "</details>"]
@@ -43,6 +44,38 @@ def words_until_known(text):
     answer = re.search(r"^\*\*Answer\.\*\* ", text, re.MULTILINE) or re.search(r"(?<=\n\n)(?!\*\*Question)", text)
     end = re.compile(r"\n\n|\nRests on").search(text, answer.start())
     return len(prose.plain(text[:end.start()]).removeprefix("# ").split())
+
+
+def vocabulary(text):
+    """What the words of a page mean, as far as it uses them above the table: the paragraph below the answer."""
+    top = text.partition("<!-- summary:")[0].partition("<!-- table:")[0]
+    top = re.sub(r"^\*Points\* .*\n(?:.+\n)*|^`(?:sync|per_tower)` takes .*\n(?:.+\n)*", "", top, flags=re.MULTILINE)
+    rests_on = " ".join(top.partition("\nRests on")[2].partition("![")[0].split())
+    said = []
+    if re.search(r"\bpoints?\b", top.replace("log points", "")):
+        metrics = [words for key, words in (("mean_iou", "of mean IoU"), ("top1", "of top-1 accuracy")) if key in rests_on]
+        said.append(f"*Points* are hundredths {' or '.join(metrics) or 'of mean IoU'}.")
+    ways = [f"`{name}` {words}" for name, words in (("sync", "over all GPUs"), ("per_tower", "over each GPU's own images"))
+            if re.search(rf"`(?:[^`]* )?{name}\b", top)]
+    if ways:
+        said.append(", ".join(ways).replace("` over", "` takes statistics over", 1) + ".")
+    if grouping := re.search(r"\b(\d+)x(\d+)\b(?!-cpu)", rests_on):
+        gpus, images = grouping.groups()
+        sample = "clip" if "shuffle" in rests_on else "image"
+        said.append(f"`{grouping.group()}`: {gpus} GPUs with {images} {sample}{'s' if images != '1' else ''} each.")
+    return " ".join(said)
+
+
+def faults_of_words(text):
+    """Sentences on words that a page does not explain, or explains otherwise than the others."""
+    if not re.search(rf"^\*\*How sure\.\*\* \[\w+\]\({re.escape(WORDS_OF_EVIDENCE)}\)", text, re.MULTILINE):
+        yield f"the word of evidence is no link to {WORDS_OF_EVIDENCE}"
+    how_sure, rests_on = paragraph(text, "**How sure.** "), text.partition("\nRests on")[2].partition("![")[0]
+    if how_sure.startswith("[Once]") and ("again" in how_sure) != ("again in" in rests_on) and "repeat" not in how_sure:
+        yield "what it rests on was seen again, or not, otherwise than **How sure.** says"
+    below_answer = [" ".join(block.split()) for block in text.partition("\n**Answer.** ")[2].split("\n\n")[1:2]]
+    if (expected := vocabulary(text)) and below_answer != [expected]:
+        yield f"below the answer stands not {expected!r}"
 
 
 def faults_of_form(name, text):
@@ -117,6 +150,11 @@ class ResultPages(unittest.TestCase):
         self.assertIn("prediction", answers)
         self.assertIn("sync", strategies)
         wrong = [f"results/{name}/README.md: {fault}" for name, text in answers.items() for fault in faults_of_answer(text, strategies)]
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
+    def test_every_page_explains_its_words_and_all_alike(self):
+        answers = {name: text for name, text in pages().items() if "\n**Answer.** " in text}
+        wrong = [f"results/{name}/README.md: {fault}" for name, text in answers.items() for fault in faults_of_words(text)]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
 
