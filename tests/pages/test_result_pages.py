@@ -63,6 +63,8 @@ def vocabulary(text):
         gpus, images = grouping.groups()
         sample = "clip" if "shuffle" in rests_on else "image"
         said.append(f"`{grouping.group()}`: {gpus} GPUs with {images} {sample}{'s' if images != '1' else ''} each.")
+    if placement := re.search(r"\b(\d+)x\d+-cpu\b", rests_on):
+        said.append(f"`{placement.group()}`: {placement[1]} CPU ranks.")
     return " ".join(said)
 
 
@@ -216,6 +218,18 @@ class Planted(unittest.TestCase):
             found = faults(PAGE.replace(right, wrong))
             self.assertTrue(any(fault in each for each in found), (wrong[:30], found))
 
+    def test_the_words_that_a_page_explains(self):
+        page = PAGE.replace("Firm: declared.", f"[Once]({WORDS_OF_EVIDENCE}): declared.").replace("Rests on `sync - x, y`", "{}\nRests on `sync - x at {}, y`")
+        explained = "`sync` takes statistics over all GPUs.", "*Points* are hundredths of mean IoU. "
+        for at, right in (("z", explained[0]), ("8x1", explained[0] + " `8x1`: 8 GPUs with 1 image each."),
+                          ("4x2", explained[0] + " `4x2`: 4 GPUs with 2 images each."), ("2x1-cpu", explained[0] + " `2x1-cpu`: 2 CPU ranks.")):
+            self.assertEqual([*faults_of_words(page.format("\n" + explained[1] + right + "\n", at))], [], at)
+            for wrong in ("", explained[1] + "`sync` takes all.", right):
+                self.assertIn("below the answer", " ".join(faults_of_words(page.format(f"\n{wrong}\n", at))), (at, wrong))
+        right = page.format("\n" + "".join(reversed(explained)) + "\n", "z")
+        self.assertIn("no link", next(faults_of_words(right.replace(f"]({WORDS_OF_EVIDENCE})", "]"))))
+        self.assertIn("seen again", next(faults_of_words(right.replace("z, y`", "z, y`, again in x"))))
+        self.assertIn("seen again", next(faults_of_words(right.replace(": declared", ": declared, partly seen again"))))
 
     def test_the_words_until_the_answer_is_known(self):
         self.assertEqual(words_until_known(PAGE), len("It wins 5 points Question. What wins? Advice. Take `sync`. How sure. Firm: declared. Answer. It wins.".split()))
