@@ -46,7 +46,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   include(cmake/images.cmake)
   bnlab_compile_together(harness "harness|harness/layer|harness/communicator" "harness/tasks|harness/tasks/images")
 
-  set(steps harness/probe/steps.cpp harness/probe/turns.cpp)  # which `report --probe` counts
+  set(steps harness/probe/steps.cpp harness/probe/sites.cpp harness/probe/turns.cpp)  # which `report --probe` counts
   file(GLOB_RECURSE network_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        harness/models/*.cpp harness/training/*.cpp harness/inference/*.cpp harness/counting/*.cpp)
   list(REMOVE_ITEM network_sources ${gpu_sources})

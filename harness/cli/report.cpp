@@ -145,9 +145,9 @@ int report(const ReportRequest& asked) {
     throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
   const bool is_whole = request.format == "json" || request.format == "csv" || request.format == "html";
   if (specs.size() > 1 && is_whole && !std::filesystem::is_directory(request.out))
-    throw Error(Error::Kind::usage,
-                "--format " + request.format +
-                    " of several specs: expected --out FOLDER, where each becomes a file");
+    throw Error(
+        Error::Kind::usage,
+        "--format " + request.format + " of several specs: expected --out FOLDER, where each becomes a file");
   for (const std::string& spec : specs) {
     if (spec != specs.front() && request.into.empty()) std::cout << "\n";
     request.spec = spec;

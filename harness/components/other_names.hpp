@@ -31,8 +31,8 @@ std::string plain_name(const std::string& name);
 // table.
 std::string answer_from_table(const std::string& family, const std::string& name);
 
-// What segmentation_models calls {"name": "Unet", "encoder_name": "resnet34", "encoder_weights": "imagenet"}: the
-// whole model that bnlab has for these words, and init_from; "" of a model without an encoder.
+// What segmentation_models calls {"name": "Unet", "encoder_name": "resnet34", "encoder_weights": "imagenet"}:
+// the whole model that bnlab has for these words, and init_from; "" of a model without an encoder.
 std::string answer_to_encoder(const Json& model);
 
 // The same for an unknown key of the object at `path` ("optimizer", "matrix.strategy[1]", "" for the spec).

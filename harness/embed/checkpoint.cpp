@@ -56,7 +56,8 @@ bool is_counter(const std::string& name) {
   return name == "num_batches_tracked" || name.ends_with(".num_batches_tracked");
 }
 
-// What stands before all names in a file, such as "module.": of what may, that with which most tensors are there.
+// What stands before all names in a file, such as "module.": of what may, that with which most tensors are
+// there.
 std::string prefix_of(const std::map<std::string, PickledTensor>& given, const NamedTensors& wanted,
                       const std::string& file) {
   const auto found = [&](const std::string& prefix) {

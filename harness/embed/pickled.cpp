@@ -42,8 +42,8 @@ struct Value {
   bool is(const std::string& global) const { return kind == Kind::global && text == global; }
 };
 
-// Runs the part of the pickle machine that torch.save uses. Functions are not called: what they would make is a
-// value of no kind, but for tensors.
+// Runs the part of the pickle machine that torch.save uses. Functions are not called: what they would make is
+// a value of no kind, but for tensors.
 class Pickle {
  public:
   Pickle(std::istream& in, uint64_t size) : in_(in), size_(size) {}
@@ -177,7 +177,7 @@ class Pickle {
         break;
       }
       case 'X': push({.kind = Kind::text, .text = bytes(number(4))}); break;  // BINUNICODE
-      case 0x8c: case 'U': push({.kind = Kind::text, .text = bytes(number(1))}); break;  // SHORT_BINUNICODE, SHORT_BINSTRING
+      case 0x8c: case 'U': push({.kind = Kind::text, .text = bytes(number(1))}); break;  // SHORT_*
       case 'T': push({.kind = Kind::text, .text = bytes(number(4))}); break;  // BINSTRING
       case 'C': bytes(number(1)); push({}); break;  // SHORT_BINBYTES
       case 'B': bytes(number(4)); push({}); break;  // BINBYTES

@@ -37,8 +37,8 @@ class SegmentationTask : public Task {
 
   // Confusion counts int64 [groups, labelled class, predicted class].
   at::Tensor measure(const at::Tensor& outputs, const at::Tensor& labels, int64_t begin) const override;
-  // {"mean_iou", "mean_dice", "pixel_accuracy", "class_accuracy", "class_iou": [...]} and, where there are several
-  // groups, "groups": {NAME: {"mean_iou", "pixel_accuracy"}}.
+  // {"mean_iou", "mean_dice", "pixel_accuracy", "class_accuracy", "class_iou": [...]} and, where there are
+  // several groups, "groups": {NAME: {"mean_iou", "pixel_accuracy"}}.
   Json metrics(const at::Tensor& measured) const override;
 
  protected:

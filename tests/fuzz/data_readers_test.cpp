@@ -110,7 +110,8 @@ TEST_F(DataReaders, Checkpoints) {
   torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4));
   save_state_dict(*net, file_);
   const std::string archive = contents();
-  // As PyTorch wrote it before 1.6: three pickles about the format, the dictionary, the storages' keys, their elements.
+  // As PyTorch wrote it before 1.6: three pickles about the format, the dictionary, the storages' keys, their
+  // elements.
   const std::string stream = std::string(
                                  "\x80\x02\x8a\nl\xfc\x9c"
                                  "F\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}X\r\0\0\0little_endian\x88s.",

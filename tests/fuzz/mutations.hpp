@@ -1,6 +1,6 @@
-// Damaged variants of what a reader takes, the same ones for the same seed, and what must hold for each: the reader
-// takes it or throws an Error that names the file, within 5 s and a gigabyte.
-// BNLAB_FUZZ_INPUTS: how many for each test (300).
+// Damaged variants of what a reader takes, the same ones for the same seed, and what must hold for each: the
+// reader takes it or throws an Error that names the file, within 5 s and a gigabyte. BNLAB_FUZZ_INPUTS: how
+// many for each test (300).
 #pragma once
 
 #include <gtest/gtest.h>

@@ -33,6 +33,7 @@
 #include "harness/store/run_folder.hpp"
 #include "harness/strategy_facts.hpp"
 #include "harness/tasks/images/image_file.hpp"
+#include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/task_facts.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/training/rank.hpp"
@@ -401,6 +402,12 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
 
 LabelFile read_label_file(const std::string& file) {
   throw Error(Error::Kind::data, file + ": nothing is read here");
+}
+
+std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) files.push_back(entry.path());
+  return files;
 }
 
 std::array<uint8_t, 3> class_colour(uint8_t id) {

@@ -1,5 +1,5 @@
-// The losses dice and cross_entropy_dice against their definition in loops, and their gradients. That placement
-// changes nothing: placement_test.cpp.
+// The losses dice and cross_entropy_dice against their definition in loops, and their gradients. That
+// placement changes nothing: placement_test.cpp.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -11,7 +11,8 @@
 namespace bnlab::dice_test {
 namespace {
 
-// One minus the mean dice of the images from `first` on, over the classes that their labels show; 0 without any.
+// One minus the mean dice of the images from `first` on, over the classes that their labels show; 0 without
+// any.
 double dice_by_hand(const at::Tensor& outputs, const at::Tensor& labels, int64_t first, int64_t end) {
   const auto z = outputs.to(at::kDouble).contiguous();
   double sum = 0;

@@ -1,8 +1,7 @@
 // Which image belongs to which labels: pairs of files from two folders with equal names, or from a list file.
-// A file's name is its path below its folder without its suffix and ending, however it is spelt (spelling.hpp).
-// Whatever is missing or there
-// twice is an Error(data) that names the file and its cure; a pair of which one file is missing is listed
-// with that fault, so that all of them can be told at once.
+// A file's name is its path below its folder without its suffix and ending, however it is spelt
+// (spelling.hpp). Whatever is missing or there twice is an Error(data) that names the file and its cure; a
+// pair of which one file is missing is listed with that fault, so that all of them can be told at once.
 #pragma once
 
 #include <algorithm>
@@ -64,8 +63,8 @@ std::filesystem::path listed_path(const std::filesystem::path& folder, const std
 std::vector<LabelledFile> read_list(const std::filesystem::path& list, const std::filesystem::path& root,
                                     const Side& images, const Side& labels);
 
-// The ordinary files in a folder and those below it, also where they are links, without what is hidden. A link to
-// a folder around it leads nowhere. Throws std::filesystem::filesystem_error.
+// The ordinary files in a folder and those below it, also where they are links, without what is hidden. A
+// link to a folder around it leads nowhere. Throws std::filesystem::filesystem_error.
 std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder);
 
 // Whether a file or folder is hidden (".ipynb_checkpoints") or what systems leave ("@eaDir").

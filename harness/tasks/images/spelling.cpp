@@ -152,8 +152,9 @@ std::u32string canonical(const std::string& name) {
 }
 
 fs::path Spellings::find(const fs::path& path) {
-  std::error_code error;  // such as a name that is too long
-  if (fs::exists(path, error)) return path;
+  std::error_code error;
+  const auto has_one_spelling = [](unsigned char byte) { return byte < 0x80; };
+  if (fs::exists(path, error) || std::ranges::all_of(path.native(), has_one_spelling)) return path;
   fs::path found;
   for (const fs::path& part : path) {
     if (fs::exists(found / part, error) || part.empty()) {

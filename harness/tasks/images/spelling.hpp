@@ -1,5 +1,5 @@
-// Names of files that look alike and are spelt in several ways: an "ü" is one character or, as some systems write
-// it, a "u" with a mark behind it.
+// Names of files that look alike and are spelt in several ways: an "ü" is one character or, as some systems
+// write it, a "u" with a mark behind it.
 #pragma once
 
 #include <filesystem>

@@ -1,9 +1,10 @@
 // dice: one minus the mean soft Dice coefficient (Milletari, Navab, Ahmadi, 3DV 2016) of the classes that the
-// labels show. cross_entropy_dice: the cross-entropy and, times dice_weight, this. With p the probabilities and
-// y the labels as 0 and 1, over the pixels that are not void of an image, of a tower or of the global batch:
+// labels show. cross_entropy_dice: the cross-entropy and, times dice_weight, this. With p the probabilities
+// and y the labels as 0 and 1, over the pixels that are not void of an image, of a tower or of the global
+// batch:
 //   dice of class c = 2 sum of p[c] y[c] / (sum of p[c] + sum of y[c])
-// Images with a valid label count as pixels do in cross_entropy (loss_mean), towers with one alike. What shares
-// a tower or the batch changes the dice of all, as in batch norm; that of the batch is exchanged.
+// Images with a valid label count as pixels do in cross_entropy (loss_mean), towers with one alike. What
+// shares a tower or the batch changes the dice of all, as in batch norm; that of the batch is exchanged.
 #include <torch/types.h>
 
 #include <memory>
@@ -44,8 +45,8 @@ struct CrossEntropyDiceOptions : DiceOptions {
   }
 };
 
-// What the coefficients are made of, by image and class: [3, n, classes] for p y, p and y. outputs: [n, classes,
-// ...], labels: [n, ...]. In float32, or float64 for float64 outputs.
+// What the coefficients are made of, by image and class: [3, n, classes] for p y, p and y. outputs: [n,
+// classes, ...], labels: [n, ...]. In float32, or float64 for float64 outputs.
 at::Tensor sums_of_images(const at::Tensor& outputs, const at::Tensor& labels) {
   const auto type = outputs.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor class_of = labels.unsqueeze(1).unsqueeze(-1).flatten(2);  // [n, 1, labels of an image]
@@ -91,8 +92,8 @@ class Dice : public Loss {
   }
 
  private:
-  // A label for each thing that counts once, and void elsewhere, [n]: an image with labels, or the first image
-  // of a tower with some.
+  // A label for each thing that counts once, and void elsewhere, [n]: an image with labels, or the first
+  // image of a tower with some.
   at::Tensor counted(const Batch& batch) const {
     at::Tensor labelled = batch.labels.ne(Task::kVoid).unsqueeze(-1).flatten(1).any(1);
     if (over_ == Over::tower) {
@@ -106,8 +107,8 @@ class Dice : public Loss {
     return at::zeros_like(labelled, at::kLong).masked_fill(labelled.logical_not(), Task::kVoid);
   }
 
-  // The value is the whole batch's on every rank. The gradient is this rank's share times the number of ranks,
-  // over which gradients are averaged.
+  // The value is the whole batch's on every rank. The gradient is this rank's share times the number of
+  // ranks, over which gradients are averaged.
   at::Tensor of_batch(const at::Tensor& outputs, const Batch& batch) const {
     const at::Tensor own = sums_of_images(outputs, batch.labels).sum(1, /*keepdim=*/true);
     at::Tensor all = own.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
