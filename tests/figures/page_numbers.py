@@ -2,9 +2,10 @@
 
 A number is looked up where it has decimals, an interval or a unit of UNITS; other integers are counts. It is right where a
 fact of the report is that number in the unit that is written, rounded to the digits that are written. Where its paragraph,
-bullet or row of a table names strategies or norm sites in backticks, only facts of these count. Facts of sites count where
-the word "site" is there and what they tell of ("mean", "variance", "between"), those of classes, pixels or groups of the test
-split where these are named, points of a curve where their step is, single seeds where "seed 3" is. Free of this are
+bullet or row of a table names strategies or norm sites in backticks, or a title does in PLAIN_WORDS, only facts of these count.
+Facts of sites count where the word "site" is there and what they tell of ("mean", "variance", "between"), those of classes,
+pixels or groups of the test split where these are named, points of a curve where their step is, single seeds where "seed 3" is.
+Free of this are
 
 - numbers without a unit that stand in the spec (rates, weights);
 - what stands in quotation marks: expectations, and what other people say;
@@ -49,6 +50,8 @@ _NUMBER = re.compile(
     rf"[-−]?(?P<value>{_DIGITS})(?!\w|[.,/]\d)(?: ?± ?(?P<half>{_DIGITS}))?"
     r"(?: ?(?P<unit>points?\b|%|times\b|images/s|collectives\b|[mµ]s\b|[KMG]i?B\b)"
     r"|(?P<points> (?:of the|to|and|or) (?=[\d.]+ points)))?")
+PLAIN_WORDS = {"sync": "[Ss]ynchronis", "per_tower": "each GPU's own statistics", "group_norm": "[Gg]roup norm",
+               "frozen": "[Ff]reezing|frozen"}  # of titles
 _NOT_OURS = re.compile(r'`[^`]*`|"[^"]*"|\]\([^)]*\)|\b95 % (?=t |interval)')
 
 
@@ -131,6 +134,7 @@ class Page:
         linked = re.findall(r"\]\((?:\.\./)?(\w+)/README", block)
         reports = [self.facts, *map(self.elsewhere, linked)]
         spans = set(re.findall(r"`([^`]*)`", block))
+        spans |= {name for name, words in PLAIN_WORDS.items() if block.startswith("# ") and re.search(words, block)}
         named = [_named(spans, set().union(*(fact.strategies for fact in facts))) for facts in reports]
         facts = [fact for facts, here in zip(reports, named) for fact in facts if not any(named) or fact.strategies & here]
         sites = spans & {fact.site for fact in facts}

@@ -87,7 +87,7 @@ class Predicted(unittest.TestCase):
         said = subprocess.run([PROGRAM, "cost", page / "steps.json", "--ranks", "8", "--step-ms", "100", "--only", "model.name=backbone_unet",
                                "--only", "strategy=per_tower,sync(route=all_reduce)", "--json"], check=True, capture_output=True).stdout
         alone, together = (row["step_s"]["mid"] for row in json.loads(said)["rows"])
-        self.assertIn(f"About {1000 * (together - alone):.1f} ms a step on 8 GPUs", written_on("prediction"))
+        self.assertIn(f"about {1000 * (together - alone):.1f} ms a step on 8 GPUs", written_on("prediction"))
 
 
 class LookedUp(unittest.TestCase):

@@ -96,7 +96,7 @@ class Answers(unittest.TestCase):
     def test_every_page_says_how_sure_its_answer_is(self):
         for name in EXPERIMENTS:
             page = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
-            said = re.search(r"^\*\*How sure\.\*\* (\w+): ", page, re.MULTILINE)
+            said = re.search(r"^\*\*How sure\.\*\* \[(\w+)\]", page, re.MULTILINE)
             self.assertEqual(said and said[1].lower(), evidence()[name], name)
 
     def test_every_page_is_in_the_index(self):

@@ -15,10 +15,17 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 MOST_LINES, MOST_BYTES = 80, 5000
 LONGEST_TITLE, MOST_WORDS_OF_A_TITLE, MOST_WORDS_OF_ADVICE, MOST_WORDS_OF_BOTH, LONGEST_QUESTION = 90, 15, 25, 60, 90
 MOST_WORDS_UNTIL_KNOWN = 75  # of title, question, advice, certainty and answer: 20 seconds at 230 words a minute
+MOST_WORDS_OF_TOP = 45  # of title, advice and certainty
 MOST_LIMITS = 5
+WORDS_OF_EVIDENCE = "../limits.md#what-a-verdict-means"
 PARTS = ["# ", "**Question.** ", "**Advice.** ", "**How sure.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
          "## Expected beforehand", "## How it was made", "## Limits", "<details><summary>"]
 FOLDED = ["<!-- table:NAME -->", "<!-- end -->", "</details>"]
+# What **How sure.** says: whose comparisons have which word, where they differ; *seen* and *predicted* have reasons of their own.
+CERTAINTIES = {"Firm": r": declared before the runs, and repeated\.| for .+, (?:once|open) for .+\.",
+               "Once": r": declared before the runs, not repeated\.|: declared before the runs\. Its repeat was not\.| for .+, firm for .+\.",
+               "Seen": r": expected beforehand, without a dated record\.|: declared after the runs\.|: one run\.|: \w+ seeds, so only a direction\.",
+               "Predicted": r": no exchange between GPUs was measured\."}
 # Conditions, which stand in **Answer.**, in columns and on the page of limits.
 CONDITIONS = re.compile(r"\bn = |\bsteps\b|\bseeds?\b|\bdeclared\b", re.IGNORECASE)
 
@@ -43,6 +50,49 @@ def words_until_known(text):
     answer = re.search(r"^\*\*Answer\.\*\* ", text, re.MULTILINE) or re.search(r"(?<=\n\n)(?!\*\*Question)", text)
     end = re.compile(r"\n\n|\nRests on").search(text, answer.start())
     return len(prose.plain(text[:end.start()]).removeprefix("# ").split())
+
+
+def words_of_top(text):
+    """How many title, advice and certainty have together."""
+    top = re.sub(r"^\*\*Question\.\*\* .*?\n\n", "", text[:text.index("\n\n**Answer.** ")], flags=re.DOTALL | re.MULTILINE)
+    return len(prose.plain(top).removeprefix("# ").split())
+
+
+def vocabulary(text):
+    """What the words of a page mean, as far as it uses them above the table: the paragraph below the answer."""
+    top = text.partition("<!-- summary:")[0].partition("<!-- table:")[0]
+    top = re.sub(r"^\*Points\* .*\n(?:.+\n)*|^`(?:sync|per_tower)` takes .*\n(?:.+\n)*", "", top, flags=re.MULTILINE)
+    rests_on = " ".join(top.partition("\nRests on")[2].partition("![")[0].split())
+    said = []
+    if re.search(r"\bpoints?\b", top.replace("log points", "")):
+        metrics = [words for key, words in (("mean_iou", "of mean IoU"), ("top1", "of top-1 accuracy")) if key in rests_on]
+        said.append(f"*Points* are hundredths {' or '.join(metrics) or 'of mean IoU'}.")
+    ways = [f"`{name}` {words}" for name, words in (("sync", "over all GPUs"), ("per_tower", "over each GPU's own images"))
+            if re.search(rf"`(?:[^`]* )?{name}\b", top)]
+    if ways:
+        said.append(", ".join(ways).replace("` over", "` takes statistics over", 1) + ".")
+    if grouping := re.search(r"\b(\d+)x(\d+)\b(?!-cpu)", rests_on):
+        gpus, images = grouping.groups()
+        sample = "clip" if "shuffle" in rests_on else "image"
+        said.append(f"`{grouping.group()}`: {gpus} GPUs with {images} {sample}{'s' if images != '1' else ''} each.")
+    if placement := re.search(r"\b(\d+)x\d+-cpu\b", rests_on):
+        said.append(f"`{placement.group()}`: {placement[1]} CPU ranks.")
+    return " ".join(said)
+
+
+def faults_of_words(text):
+    """Sentences on words that a page does not explain, or explains otherwise than the others."""
+    if not re.search(rf"^\*\*How sure\.\*\* \[\w+\]\({re.escape(WORDS_OF_EVIDENCE)}\)", text, re.MULTILINE):
+        yield f"the word of evidence is no link to {WORDS_OF_EVIDENCE}"
+    how_sure, rests_on = paragraph(text, "**How sure.** "), text.partition("\nRests on")[2].partition("![")[0]
+    word, _, reason = prose.plain(how_sure).replace(":", " :").partition(" ")
+    if not re.fullmatch(CERTAINTIES.get(word, r"\b\B"), reason if reason.startswith(":") else f" {reason}"):
+        yield f"**How sure.** has other words than the other pages: {how_sure}"
+    if word == "Once" and ("not repeated" in reason) == ("again in" in rests_on):
+        yield "what it rests on was repeated, or not, otherwise than **How sure.** says"
+    below_answer = [" ".join(block.split()) for block in text.partition("\n**Answer.** ")[2].split("\n\n")[1:2]]
+    if (expected := vocabulary(text)) and below_answer != [expected]:
+        yield f"below the answer stands not {expected!r}"
 
 
 def faults_of_form(name, text):
@@ -104,6 +154,11 @@ class ResultPages(unittest.TestCase):
         counts = {name: words_until_known(text) for name, text in pages().items()}
         self.assertEqual({name: count for name, count in counts.items() if count > MOST_WORDS_UNTIL_KNOWN}, {})
 
+    def test_title_advice_and_certainty_are_few_words(self):
+        counts = {name: words_of_top(text) for name, text in pages().items() if "\n**Answer.** " in text}
+        self.assertGreater(len(counts), 34)
+        self.assertEqual({name: count for name, count in counts.items() if count > MOST_WORDS_OF_TOP}, {})
+
     def test_the_index_has_every_page_by_its_question(self):
         """Those that the program writes no row for stand below its table."""
         table, below = (RESULTS / "README.md").read_text(encoding="utf-8").split("<!-- end -->\n")
@@ -117,6 +172,11 @@ class ResultPages(unittest.TestCase):
         self.assertIn("prediction", answers)
         self.assertIn("sync", strategies)
         wrong = [f"results/{name}/README.md: {fault}" for name, text in answers.items() for fault in faults_of_answer(text, strategies)]
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
+    def test_every_page_explains_its_words_and_all_alike(self):
+        answers = {name: text for name, text in pages().items() if "\n**Answer.** " in text}
+        wrong = [f"results/{name}/README.md: {fault}" for name, text in answers.items() for fault in faults_of_words(text)]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
 
@@ -178,8 +238,25 @@ class Planted(unittest.TestCase):
             found = faults(PAGE.replace(right, wrong))
             self.assertTrue(any(fault in each for each in found), (wrong[:30], found))
 
+    def test_the_words_that_a_page_explains(self):
+        page = PAGE.replace("Firm: declared.", f"[Once]({WORDS_OF_EVIDENCE}): declared before the runs, not repeated.").replace("Rests on `sync - x, y`", "{}\nRests on `sync - x at {}, y`")
+        explained = "`sync` takes statistics over all GPUs.", "*Points* are hundredths of mean IoU. "
+        for at, right in (("z", explained[0]), ("8x1", explained[0] + " `8x1`: 8 GPUs with 1 image each."),
+                          ("4x2", explained[0] + " `4x2`: 4 GPUs with 2 images each."), ("2x1-cpu", explained[0] + " `2x1-cpu`: 2 CPU ranks.")):
+            self.assertEqual([*faults_of_words(page.format("\n" + explained[1] + right + "\n", at))], [], at)
+            for wrong in ("", explained[1] + "`sync` takes all.", right):
+                self.assertIn("below the answer", " ".join(faults_of_words(page.format(f"\n{wrong}\n", at))), (at, wrong))
+        right = page.format("\n" + "".join(reversed(explained)) + "\n", "z")
+        self.assertIn("no link", next(faults_of_words(right.replace(f"]({WORDS_OF_EVIDENCE})", "]"))))
+        in_part = right.replace(": declared before the runs, not repeated.", " for y, firm for x.")
+        self.assertEqual([*faults_of_words(in_part.replace("z, y`", "z, y`, again in x"))], [])
+        for wrong, fault in ((right.replace("z, y`", "z, y`, again in x"), "repeated, or not"), (in_part, "repeated, or not"),
+                             (right.replace("not repeated", "partly repeated"), "other words"), (right.replace("[Once]", "[Seen]"), "other words"),
+                             (right.replace("[Once]", "[Sure]"), "other words")):
+            self.assertIn(fault, " ".join(faults_of_words(wrong)), wrong)
 
     def test_the_words_until_the_answer_is_known(self):
+        self.assertEqual(words_of_top(PAGE), len("It wins 5 points Advice. Take `sync`. How sure. Firm: declared.".split()))
         self.assertEqual(words_until_known(PAGE), len("It wins 5 points Question. What wins? Advice. Take `sync`. How sure. Firm: declared. Answer. It wins.".split()))
         self.assertEqual(words_until_known("# It [wins](x)\n\n**Question.** Why?\n\nAs it\nwill.\n\nMore.\n"), 7)
 
