@@ -237,8 +237,8 @@ class Lost:
         outcome = run.record()["outcome"]
         found = outcome["status"], outcome["rank"], outcome["signal"]
         said = f"ended after {time.monotonic() - begun:.0f} s: {found[0]}, rank {found[1]}, {found[2]}"
-        if found != ("crashed", 1, "SIGKILL"):
-            raise Wrong(f"{said}; expected crashed, rank 1, SIGKILL; {run.log}")
+        if found != ("interrupted", 1, "SIGKILL"):
+            raise Wrong(f"{said}; expected interrupted, rank 1, SIGKILL; {run.log}")
         return said
 
     def rows(self):

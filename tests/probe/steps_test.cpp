@@ -108,7 +108,9 @@ TEST_F(OwnStep, IsCountedOnSmallImages) {
     EXPECT_EQ(counted_step(run, 2, "", false).at("exchanges"), measured.at("exchanges")) << strategy;
     for (const char* part : {"flops", "matrix_bytes", "other_bytes"}) {
       const double expected = measured.at("operations").at(part);
-      EXPECT_NEAR(counted.at("operations").at(part).get<double>(), expected, 1e-9 * expected) << strategy;
+      // Of shuffle's copies some are not in proportion to the images.
+      const double share = run.strategy.at("name") == "shuffle" ? 5e-3 : 1e-9;
+      EXPECT_NEAR(counted.at("operations").at(part).get<double>(), expected, share * expected) << strategy;
     }
     EXPECT_FALSE(counted.contains("own_s"));
   }
