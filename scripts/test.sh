@@ -4,7 +4,7 @@
 # Fetches the implementations that networks are compared with, if it can.
 # The last line counts the cases: "N passed, N failed, N skipped". Exit status 0 if none failed.
 #   scripts/test.sh [release|debug|asan|tsan]
-#   scripts/test.sh release -L quick         no simulated GPUs, faults, launchers, peers, figures: three minutes, once built
+#   scripts/test.sh release -L quick         no simulated GPUs, faults, launchers, peers, figures: four minutes, once built
 #   scripts/test.sh release -L long          the others
 #   scripts/test.sh release -R Sync          suites and tests of that name, and builds what they need alone; other words
 #                                            go to ctest as well
