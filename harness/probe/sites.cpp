@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kRoute = "route";  // the option by which a strategy offers its routes
 constexpr std::array<int64_t, 3> kChannels{16, 256, 2048};  // of a first, a middle and a last site
-constexpr int64_t kImages = 2, kSmallSide = 4, kLargeSide = 128, kLargeChannels = 64;
+constexpr int64_t kRows = 2, kSmallSide = 4, kLargeSide = 128, kLargeChannels = 64;
 constexpr int64_t kLargeSideOfGpus = 512;  // 128 MiB: more than caches hold, and longer than a launch
 constexpr int kLaunches = 200;
 
@@ -65,7 +65,7 @@ class SiteSteps {
  public:
   SiteSteps(const Json& strategy, World& world, int64_t channels, int64_t side)
       : world_(world),
-        towers_(std::vector<int64_t>(static_cast<size_t>(world.size()), kImages), world.size(), world.rank()),
+        towers_(std::vector<int64_t>(static_cast<size_t>(world.size()), kRows), world.size(), world.rank()),
         built_(strategy,
                {.statistics = world.statistics(),
                 .host = world.host(),
@@ -77,7 +77,7 @@ class SiteSteps {
       parameter.set_data(parameter.to(world.device()));
     for (auto& [name, buffer] : built_.network().named_buffers().pairs())
       buffer.set_data(buffer.to(world.device()));
-    batch_.images = at::randn({kImages, channels, side, side}, at::TensorOptions().device(world.device()))
+    batch_.images = at::randn({kRows, channels, side, side}, at::TensorOptions().device(world.device()))
                         .contiguous(at::MemoryFormat::ChannelsLast)
                         .requires_grad_(true);
     batch_.towers = towers_;
@@ -155,9 +155,9 @@ Work product(int64_t side, const at::TensorOptions& options) {
 Work convolution(int64_t channels, const at::TensorOptions& options) {
   constexpr int64_t kSide = 32, kTaps = 9;
   const at::Tensor
-      x = at::ones({kImages, channels, kSide, kSide}, options).contiguous(at::MemoryFormat::ChannelsLast),
+      x = at::ones({kRows, channels, kSide, kSide}, options).contiguous(at::MemoryFormat::ChannelsLast),
       w = at::ones({channels, channels, 3, 3}, options).contiguous(at::MemoryFormat::ChannelsLast);
-  const auto flops = static_cast<double>(2 * kImages * kSide * kSide * kTaps * channels * channels);
+  const auto flops = static_cast<double>(2 * kRows * kSide * kSide * kTaps * channels * channels);
   return {flops, [x, w] { at::conv2d(x, w, {}, 1, 1); }};
 }
 
