@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -60,14 +61,22 @@ std::map<int, ino_t> open_sockets() {
   return sockets;
 }
 
-std::map<int, ino_t>& own_sockets() {
-  static std::map<int, ino_t> own;
-  return own;
+// Shared by all threads: ranks of one process join the others at the same time.
+std::map<int, ino_t> own_sockets;
+std::mutex own_sockets_mutex;
+
+void lock_for_fork() {
+  own_sockets_mutex.lock();
+}
+
+void unlock_after_fork() {
+  own_sockets_mutex.unlock();
 }
 
 void close_in_child() {
-  for (const auto& [fd, inode] : own_sockets())
+  for (const auto& [fd, inode] : own_sockets)
     if (inode_of_socket(fd) == inode) close(fd);
+  unlock_after_fork();
 }
 
 }  // namespace
@@ -75,12 +84,13 @@ void close_in_child() {
 OwnSockets::OwnSockets() : before_(open_sockets()) {}
 
 OwnSockets::~OwnSockets() {
-  [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, close_in_child);
+  [[maybe_unused]] static const int once = pthread_atfork(lock_for_fork, unlock_after_fork, close_in_child);
+  const std::lock_guard lock(own_sockets_mutex);
   for (const auto& [fd, inode] : open_sockets()) {
     const auto known = before_.find(fd);
     if (known != before_.end() && known->second == inode) continue;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    own_sockets()[fd] = inode;
+    own_sockets[fd] = inode;
   }
 }
 

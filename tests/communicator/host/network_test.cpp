@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <barrier>
 #include <memory>
+#include <thread>
+#include <vector>
 
 namespace bnlab {
 namespace {
@@ -38,6 +41,25 @@ TEST(OwnSockets, AreClosedInAForkedChildAndTheOthersAreNot) {
   ASSERT_EQ(dup2(others[0], number), number);
   EXPECT_TRUE(child_has(number)) << "another socket has its number now";
   for (const int fd : {own[0], own[1], others[0], others[1]}) close(fd);
+}
+
+TEST(OwnSockets, AreOfAllThreadsThatMakeThemAtTheSameTime) {
+  constexpr size_t kThreads = 4, kSockets = 200;
+  std::array<std::array<int, kSockets>, kThreads> own{};
+  std::vector<std::thread> threads;
+  std::barrier all_made(kThreads);
+  for (auto& sockets : own)
+    threads.emplace_back([&] {
+      const OwnSockets while_they_are_made;
+      for (int& fd : sockets) fd = socket(AF_UNIX, SOCK_STREAM, 0);
+      all_made.arrive_and_wait();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& sockets : own)
+    for (const int fd : sockets) {
+      EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+      close(fd);
+    }
 }
 
 TEST(OwnSockets, WhoListensIsSeenAtOnce) {
