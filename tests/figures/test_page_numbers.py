@@ -163,8 +163,8 @@ class LookedUp(unittest.TestCase):
 
 class Read(unittest.TestCase):
     def test_what_was_seen_before_is_not_looked_up(self):
-        self.assertEqual(blocks_of("**Answer.** 1.5 points.\n\n**Seen before.** 2.5\npoints.\n\nMore."),
-                         ["**Answer.** 1.5 points.", "More."])
+        self.assertEqual(blocks_of("**In numbers.** 1.5 points.\n\n**Seen before.** 2.5\npoints.\n\nMore."),
+                         ["**In numbers.** 1.5 points.", "More."])
 
     def test_a_bullet_is_one_block_and_code_is_none(self):
         text = "# T\n\nOne\ntwo.\n- three\n  four\n<!-- 0.1\n0.2 -->\n- five\n\n    0.3\n\n| six |\n| seven |"
