@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "harness/error.hpp"
 #include "harness/random.hpp"
@@ -119,7 +120,7 @@ class Maker {
   // What the strategy's layer holds, by the reference's answer; nothing where that refuses the options.
   const LayerStepAnswer& held_by_layer(const std::optional<LayerConv>& conv, int64_t inputs,
                                        Activation activation) {
-    const auto [held, is_new] = held_.try_emplace({activation, conv && conv->gain.defined()});
+    const auto [held, is_new] = held_.try_emplace({inputs, activation, conv && conv->gain.defined()});
     if (is_new) {
       Stream stream(0, "verify/probe", 0);
       LayerCase probe;
@@ -138,7 +139,8 @@ class Maker {
 
   Json strategy_;
   std::unique_ptr<Reference> reference_;
-  std::map<std::pair<Activation, bool>, LayerStepAnswer> held_;  // with a convolution that has a gain, or not
+  // By channels of the input, activation, and whether there is a convolution with a gain.
+  std::map<std::tuple<int64_t, Activation, bool>, LayerStepAnswer> held_;
 };
 
 const std::vector<Mode> kSteps{Mode::train,          Mode::train,          Mode::train,
