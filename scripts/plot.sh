@@ -73,7 +73,7 @@ fi
 
 [ -z "$out" ] || can_write "$out" || wrong "--out $out: $no_folder"
 
-holds_records() { compgen -G "$1/*/*/record.json" >/dev/null; }
+holds_records() { [ -f "$1/runs.jsonl" ] || compgen -G "$1/*/*/record.json" >/dev/null; }
 
 # spec_of FOLDER: its own spec, else the one below experiments/ that has its name.
 spec_of() {
@@ -102,7 +102,7 @@ for each in "$folder"/*; do
   { spec=$(spec_of "$each") && draw "$each" "$spec" "$into"; } || status=1
 done
 if [ -z "$found" ]; then
-  echo "plot.sh: $folder: no records found; expected $folder/[EXPERIMENT/]RUN_ID/PLACEMENT/record.json" >&2
+  echo "plot.sh: $folder: no records found; expected $folder/[EXPERIMENT/]runs.jsonl or RUN_ID/PLACEMENT/record.json" >&2
   exit 1
 fi
 exit $status

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
+# Keeps finished runs in results/*/runs.jsonl and writes every committed table and figure again from them: the tables of results/*/README.md, the
 # figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
 # (in README.md one line for each question), and the figures of README.md. A test compares them with the records.
 #   scripts/publish.sh
@@ -21,6 +21,8 @@ for page in results/*/README.md; do
   name=$(basename "$(dirname "$page")")
   if [ -x "results/$name/publish.sh" ]; then "results/$name/publish.sh"; else names+=("$name"); fi
 done
+mapfile -t finished < <(compgen -G 'results/*/*/*/record.json' | cut -d / -f 1,2 | sort -u)
+[ ${#finished[@]} = 0 ] || "$BNLAB_PROGRAM" keep "${finished[@]}"
 "$BNLAB_PROGRAM" report "${names[@]}" --into results
 "$BNLAB_PROGRAM" report "${names[@]}" --format json --out "$scratch"
 for name in "${names[@]}"; do

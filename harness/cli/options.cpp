@@ -24,6 +24,7 @@
 #include "harness/population.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/schema.hpp"
@@ -182,11 +183,9 @@ std::optional<int64_t> steps_of_weights(const Record& record) {
 
 // The folder of a run's only placement, where `folder` is that of the run; else `folder`.
 fs::path one_placement(const fs::path& folder) {
-  if (fs::exists(folder / kWeightsFile) || fs::exists(folder / kRecordFile)) return folder;
-  std::vector<fs::path> placements;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (fs::exists(entry.path() / kRecordFile)) placements.push_back(entry.path());
+  if (fs::exists(folder / kWeightsFile) || find_record(folder)) return folder;
+  std::vector<fs::path> placements = known_folders(folder);
+  std::erase_if(placements, [](const fs::path& each) { return !find_record(each); });
   return placements.size() == 1 ? placements.front() : folder;
 }
 
@@ -391,7 +390,9 @@ void add_data_option(CLI::App& command, std::string& data_dir) {
 }
 
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
-  if (fs::is_directory(job.weights)) job.weights = (one_placement(job.weights) / kWeightsFile).string();
+  if (!fs::is_regular_file(job.weights))
+    if (const fs::path folder = one_placement(job.weights); fs::is_directory(folder) || find_record(folder))
+      job.weights = (folder / kWeightsFile).string();
   if (const std::string cure = pytorch_cure(job.weights); !cure.empty())
     throw Error(Error::Kind::usage, "expected a safetensors file, got " + job.weights + cure);
   const fs::path folder = fs::path(job.weights).parent_path();

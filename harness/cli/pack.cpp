@@ -10,7 +10,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/shell.hpp"
-#include "harness/store/run_folder.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/text_table.hpp"
 #include "harness/transfer/gpu_check_page.hpp"
 #include "harness/transfer/packing.hpp"
@@ -29,7 +29,7 @@ struct CheckRequest {
 void refuse_other_folders(const std::string& folder) {
   if (std::filesystem::exists(std::filesystem::path(folder) / kGpuCheckFile)) return;
   const ExperimentPath path = experiment_path(folder);
-  if (run_folders(path.results, path.name).empty()) {
+  if (known_folders(path.results, path.name).empty()) {
     throw Error(
         Error::Kind::usage,
         folder + ": no runs there; expected a folder RESULTS/EXPERIMENT, or one of scripts/gpu_check.sh");

@@ -224,7 +224,7 @@ int exit_code_of(const Error& error) {
 const std::vector<std::pair<std::string, std::vector<std::string>>> kGroups = {
     {"Start here", {"run", "plan", "report", "explain", "init"}},
     {"Experiments", {"status", "watch", "answers", "compare", "schema"}},
-    {"Results", {"pack", "check", "merge", "confirm", "export"}},
+    {"Results", {"keep", "pack", "check", "merge", "confirm", "export"}},
     {"Trained networks", {"evaluate", "diagnose", "predict", "forward"}},
     {"Strategies", {"list", "verify", "vectors", "layer", "panel"}},
     {"Cost", {"probe", "cost", "trace"}},
@@ -268,6 +268,7 @@ void build(Program& program) {
   add_answers(program);
   add_compare(program);
   add_export(program);
+  add_keep(program);
   add_pack(program);
   add_check(program);
   add_merge(program);

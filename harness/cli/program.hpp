@@ -66,6 +66,7 @@ void add_report(Program& program);
 void add_answers(Program& program);
 void add_compare(Program& program);
 void add_export(Program& program);
+void add_keep(Program& program);
 void add_pack(Program& program);
 void add_check(Program& program);
 void add_merge(Program& program);

@@ -144,7 +144,7 @@ class Failures {
       const bool known = !told_.insert(record.file().string() + record.at("started_at").dump()).second;
       if (known || first_ || !record.failed()) continue;
       const Json& message = record.at("outcome.message");
-      notify(command, failed_notice(one.name, record.run_id(), record.file().parent_path(), record.status(),
+      notify(command, failed_notice(one.name, record.run_id(), record.folder(), record.status(),
                                     message.is_string() ? message.get<std::string>() : ""));
     }
   }

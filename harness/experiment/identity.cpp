@@ -8,7 +8,6 @@
 // key that is new to this program moves no id, as long as its default is what was done before.
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <map>
 
 #define XXH_INLINE_ALL
@@ -16,6 +15,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/mapped.hpp"
 
@@ -103,9 +103,7 @@ std::string hash(const Json& run) {
     if (!changes_result(parameter.name)) differing.erase(parameter.name);
   const std::string canonical = differing.dump();
   const XXH128_hash_t digest = XXH3_128bits(canonical.data(), canonical.size());
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(digest.high64));
-  return std::string(digits, 12);
+  return hexadecimal(digest.high64).substr(0, 12);
 }
 
 }  // namespace

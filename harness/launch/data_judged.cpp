@@ -7,10 +7,8 @@
 #include <numeric>
 #include <set>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "harness/error.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/json.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/task_facts.hpp"
@@ -38,8 +36,7 @@ class KeptReports {
   }
 
   static std::string key(const DataCheck& check, const Json& data) {
-    const std::string text = check.question + '\0' + data.at("fingerprint").get<std::string>();
-    return std::to_string(XXH3_64bits(text.data(), text.size()));
+    return fingerprint(check.question + '\0' + data.at("fingerprint").get<std::string>());
   }
 
   // Nothing, too, for what is not as `keep` writes it.

@@ -19,6 +19,7 @@
 #include "harness/store/attempts.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/inputs.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/records.hpp"
 #include "harness/text_table.hpp"
 
@@ -128,11 +129,10 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
   if (own.outcome == Status::ok && own.stale.empty()) return own;
   std::optional<RunState> best;
   std::tuple<bool, bool, std::string> rank_of_best;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(own_folder.parent_path(), none)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(".") || name == own.placement || !entry.is_directory(none)) continue;
-    RunState state = state_in(entry.path(), run, redo, confirmations, record);
+  for (const std::filesystem::path& folder : known_folders(own_folder.parent_path())) {
+    const std::string name = folder.filename().string();
+    if (name == own.placement) continue;
+    RunState state = state_in(folder, run, redo, confirmations, record);
     if (state.outcome != Status::ok || !is_of(*record, run.spec)) continue;
     if (!is_where_named(*record, run)) {
       own.elsewhere.push_back(name);
@@ -273,7 +273,8 @@ std::optional<double> disk_need(const std::vector<const RunSpec*>& runs, const s
   Sizes all;
   for (const Record& record : records) {
     if (record.status() != Status::ok) continue;
-    const double folder = bytes_in(record.file().parent_path());
+    const double folder =
+        std::max(bytes_in(record.folder()), static_cast<double>(record.json().dump().size()));
     const double weights = record.number("result.memory.weights_bytes").value_or(0);
     by_model[record.at("spec.model").dump()].add(folder, weights);
     all.add(folder, weights);

@@ -1,11 +1,7 @@
 #include "harness/numerics/panel.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <sstream>
@@ -17,6 +13,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/document.hpp"
 #include "harness/experiment/dotted.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
 #include "harness/revision.hpp"
@@ -27,13 +24,6 @@ namespace {
 constexpr const char* kBase = "base";
 constexpr const char* kSources = "sources of ";  // in front of a part that cmake/fingerprint.py prints
 constexpr const char* kGpuSources = "cuda";
-
-std::string hash_of(const std::string& text) {
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
-  return digits;
-}
 
 // ---- the entries
 
@@ -207,7 +197,8 @@ const std::set<std::string>& names_in_panel() {
 
 std::map<std::string, std::string> entries_today() {
   std::map<std::string, std::string> all;
-  for (const auto& [name, entry] : committed_panel().items()) all[name] = hash_of(entry.at("values").dump());
+  for (const auto& [name, entry] : committed_panel().items())
+    all[name] = fingerprint(entry.at("values").dump());
   return all;
 }
 

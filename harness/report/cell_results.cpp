@@ -50,11 +50,11 @@ void add_line(const Json& line, const std::string& headline, RunCurves& curves) 
 }
 
 RunCurves of_run(const Record& record, const std::string& headline, std::vector<std::string>& problems) {
-  const std::filesystem::path file = record.file().parent_path() / kMetricsFile;
   RunCurves curves;
-  const std::string damaged = read_metrics(file, [&](const Json& line) { add_line(line, headline, curves); });
+  const std::string damaged =
+      read_metrics(record.folder(), [&](const Json& line) { add_line(line, headline, curves); });
   if (!damaged.empty()) problems.push_back(damaged);
-  return damaged.empty() && std::filesystem::exists(file) ? curves : from_history(record, headline);
+  return damaged.empty() && !curves.empty() ? curves : from_history(record, headline);
 }
 
 constexpr const char* kNumbers[] = {"saved_mean_error", "saved_variance_error", "between_sets"};

@@ -369,7 +369,7 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
   const std::vector<Record> records = list_records(results, name);
   std::set<std::string> counted;  // a run once, whatever its placements
   for (const Record& record : records) {
-    const fs::path folder = record.file().parent_path();
+    const fs::path folder = record.folder();
     if (!counted.insert(record.run_id()).second) continue;
     const std::string key = folder.string() + '\n' + record.at("started_at").dump();
     const auto known = ended_.find(key);

@@ -111,7 +111,7 @@ LiveRun run_in(const std::string& experiment, const fs::path& folder) {
   run.run_id = folder.parent_path().filename().string();
   run.placement = placement_of(folder);
   double epoch = 0;
-  run.damaged = read_metrics(folder / kMetricsFile, [&](const Json& line) { read_line(line, run, epoch); });
+  run.damaged = read_metrics(folder, [&](const Json& line) { read_line(line, run, epoch); });
   const Json job = job_of(folder, run.damaged);
   const Json &steps = value_at(job, "spec.steps"), &epochs = value_at(job, "spec.epochs");
   if (steps.is_number_integer() && steps > 0) {

@@ -70,8 +70,7 @@ void add_failure(const Record& record, std::vector<Failure>& failures) {
     ++alike->runs;
     return;
   }
-  failures.push_back(
-      {record.status(), reason, 1, record.run_id(), record.file().parent_path().generic_string()});
+  failures.push_back({record.status(), reason, 1, record.run_id(), record.folder().generic_string()});
 }
 
 std::vector<std::string> failure_lines(std::vector<Failure> failures) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "harness/store/ledger.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/this_process.hpp"
 
@@ -114,7 +115,10 @@ std::vector<std::string> list_experiments(const fs::path& results) {
     const auto is_of_run = [](const fs::path& folder) {
       return !fs::exists(folder.parent_path() / kSpecFile);
     };
-    if (std::ranges::any_of(begun_folders(results, name), is_of_run)) names.push_back(name);
+    if (fs::exists(entry.path() / kLedgerFile) ||
+        std::ranges::any_of(begun_folders(results, name), is_of_run)) {
+      names.push_back(name);
+    }
   }
   std::ranges::sort(names);
   return names;

@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> begun_folders(const std::filesystem::path& re
                                                  const std::string& experiment);
 // The placement that such a folder is for.
 std::string placement_of(const std::filesystem::path& folder);
-// Names of the experiments that have such folders, sorted.
+// Names of the experiments that have such folders or a ledger, sorted.
 std::vector<std::string> list_experiments(const std::filesystem::path& results);
 // The run folders, there or not yet, beside which a claim stands, sorted.
 std::vector<std::filesystem::path> claimed_folders(const std::filesystem::path& results,

@@ -1,13 +1,10 @@
 #include "harness/store/declarations.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
-#include <cstdio>
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
@@ -19,11 +16,7 @@ namespace fs = std::filesystem;
 
 // "3f2a9c01b4d5e6f7"
 std::string fingerprint_of(const Json& declared) {
-  const std::string text = nlohmann::json(declared).dump();  // keys sorted
-  char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
-  return hex;
+  return fingerprint(nlohmann::json(declared).dump());  // keys sorted
 }
 
 // Whatever the order of their keys.

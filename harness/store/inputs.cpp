@@ -10,10 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "harness/error.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/weights_file.hpp"
 #include "harness/store/run_folder.hpp"
@@ -27,27 +25,6 @@ namespace fs = std::filesystem;
 constexpr const char* kHeading = "bnlab hashes 1";
 constexpr uint64_t kMuch = uint64_t{1} << 30;  // bytes
 constexpr int64_t kYoungest = 2'000'000'000;  // ns: a file that is younger may change within its time's grain
-
-std::string digits(XXH64_hash_t hash) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
-
-std::string hash_of_text(const std::string& text) {
-  return digits(XXH3_64bits(text.data(), text.size()));
-}
-
-std::string hash_of_file(const std::string& file) {
-  std::vector<char> buffer(size_t{1} << 20);
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  std::ifstream in(file, std::ios::binary);
-  while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0)
-    XXH3_64bits_update(&state, buffer.data(), static_cast<size_t>(in.gcount()));
-  if (!in.eof()) throw Error(Error::Kind::data, file + ": cannot be read: " + std::strerror(errno));
-  return digits(XXH3_64bits_digest(&state));
-}
 
 int64_t now_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -160,7 +137,7 @@ void Inputs::hash_unknown(const std::map<std::string, std::string>& files) {
          " files once, to know them again");
   }
   for (const auto& [name, stamp] : unknown) {
-    known_[name] = {stamp, hash_of_file(files.at(name))};
+    known_[name] = {stamp, fingerprint_of_file(files.at(name))};
     changed_ = true;
   }
 }
@@ -179,7 +156,7 @@ Json Inputs::fingerprint(const fs::path& root, const std::vector<std::string>& f
     bytes += known.stamp.size;
     all += name + '\0' + std::to_string(known.stamp.size) + '\0' + known.hash + '\0';
   }
-  return {{"files", by_name.size()}, {"bytes", bytes}, {"fingerprint", hash_of_text(all)}};
+  return {{"files", by_name.size()}, {"bytes", bytes}, {"fingerprint", bnlab::fingerprint(all)}};
 }
 
 Json Inputs::of(const RunSpec& run) {

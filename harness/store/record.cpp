@@ -10,6 +10,7 @@
 #include "harness/numerics/panel.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/inputs.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/schema.hpp"
 
 namespace bnlab {
@@ -128,7 +129,10 @@ const Json& value_at(const Json& object, const std::string& dotted_path) {
   return found == nullptr ? kNull : *found;
 }
 
-Record::Record(Json value, std::filesystem::path file) : value_(std::move(value)), file_(std::move(file)) {
+Record::Record(Json value, std::filesystem::path file, std::filesystem::path folder)
+    : value_(std::move(value)),
+      file_(std::move(file)),
+      folder_(folder.empty() ? file_.parent_path() : std::move(folder)) {
   const Json& version = at("schema_version");
   if (at("kind") != "bnlab.run" || version != kRecordSchemaVersion) {
     throw Error(Error::Kind::data, file_.string() + ": expected a bnlab.run record of schema version " +
@@ -250,8 +254,9 @@ bool is_of(const Record& record, const RunSpec& run) {
 
 std::optional<Record> find_record(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kRecordFile;
-  if (!std::filesystem::exists(file)) return std::nullopt;
-  return Record(read_json(file), file);
+  if (std::filesystem::exists(file)) return Record(read_json(file), file);
+  const auto kept = kept_run(folder);
+  return kept ? std::optional(Record(kept->record, kept->line, folder)) : std::nullopt;
 }
 
 bool holds_result(const std::filesystem::path& folder) {
@@ -264,7 +269,7 @@ bool holds_result(const std::filesystem::path& folder) {
 }
 
 void check_place(const Record& record) {
-  const std::filesystem::path folder = record.file().parent_path();
+  const std::filesystem::path& folder = record.folder();
   const std::filesystem::path own = std::filesystem::path(record.run_id()) / record.placement();
   if (own != folder.parent_path().filename() / folder.filename()) {
     throw Error(Error::Kind::data, record.file().string() + " is the record of " + own.string() +

@@ -77,11 +77,14 @@ class Record {
  public:
   Record() = default;
   // Throws Error (data), naming `file` and key, unless `value` is a record of a known schema version whose
-  // values are of the types that its schema says.
-  Record(Json value, std::filesystem::path file);
+  // values are of the types that its schema says. `folder` is the run's, where `file` does not lie in it.
+  Record(Json value, std::filesystem::path file, std::filesystem::path folder = {});
 
   const Json& json() const { return value_; }
-  const std::filesystem::path& file() const { return file_; }
+  const std::filesystem::path& file() const {
+    return file_;
+  }  // or its line, "results/tradeoff/runs.jsonl:12"
+  const std::filesystem::path& folder() const { return folder_; }
 
   std::string experiment() const { return at("experiment"); }
   std::string run_id() const { return at("run_id"); }
@@ -127,7 +130,7 @@ class Record {
 
  private:
   Json value_;
-  std::filesystem::path file_;
+  std::filesystem::path file_, folder_;
   std::string changed_inputs_;  // in words
   bool confirmed_ = false;
 };
@@ -148,7 +151,8 @@ Json answer_of(const Record& record);
 // Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.
 bool is_of(const Record& record, const RunSpec& run);
 
-// The record of a run folder, or nothing if it has none yet. A damaged one throws Error (data).
+// The record of a run folder, else the one that is kept in the ledger, or nothing if there is none yet. A damaged
+// one throws Error (data).
 std::optional<Record> find_record(const std::filesystem::path& folder);
 // Whether a run folder has a record of a run that has a result. A damaged one is none.
 bool holds_result(const std::filesystem::path& folder);

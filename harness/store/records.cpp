@@ -1,15 +1,13 @@
 #include "harness/store/records.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "harness/error.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/store/differences.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -25,11 +23,7 @@ std::string place_of(const Record& record) {
 std::string cell_of(const Record& record) {
   Json spec = record.at("spec");
   spec.erase("seed");
-  const std::string text = place_of(record) + spec.dump();
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
-  return digits;
+  return fingerprint(place_of(record) + spec.dump());
 }
 
 // What tells the code that made a record: the parts of the panel that it depends on; of records that are
@@ -96,7 +90,10 @@ std::vector<Record> list_records(const std::filesystem::path& results, const std
   std::vector<Record> records;
   const LastInputs last(experiment_folder(results, experiment));
   const Confirmations confirmations(experiment_folder(results, experiment));
-  for (const auto& folder : run_folders(results, experiment)) {
+  const auto ledger = ledger_of(experiment_folder(results, experiment));
+  if (problems != nullptr)
+    problems->insert(problems->end(), ledger->problems.begin(), ledger->problems.end());
+  for (const auto& folder : known_folders(results, experiment)) {
     try {
       if (auto record = find_record(folder)) {
         check_place(*record);

@@ -86,16 +86,6 @@ std::string place_in(const std::string& text, size_t byte) {
          std::to_string(before.size() - begin);
 }
 
-// Sub-folders of `folder`, sorted by name; none if it does not exist.
-std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> found;
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, missing))
-    if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
-  std::ranges::sort(found);
-  return found;
-}
-
 }  // namespace
 
 std::string Placement::name() const {
@@ -166,6 +156,15 @@ Json parse_json(const std::string& text, const std::string& file) {
   } catch (const Json::out_of_range&) {
     throw Error(Error::Kind::data, file + " is damaged: a number in it is not finite");
   }
+}
+
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing))
+    if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
+  std::ranges::sort(found);
+  return found;
 }
 
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,

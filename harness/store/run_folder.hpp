@@ -35,6 +35,8 @@ std::filesystem::path experiment_folder(const std::filesystem::path& results, co
 std::filesystem::path run_folder(const std::filesystem::path& results, const std::string& experiment,
                                  const std::string& run_id, const Placement& placement);
 
+// The folders below one, sorted by name, without hidden ones; none if it does not exist.
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder);
 // RESULTS/EXPERIMENT/RUN_ID/PLACEMENT for all runs that have a folder, with or without a record, sorted.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
                                                const std::string& experiment);

@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "harness/communicator/shared_text.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/fingerprint.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/differences.hpp"
@@ -28,9 +25,7 @@ constexpr size_t kKept = 2;
 constexpr int kFormat = 2;  // of the names and layout of the state: another one cannot be read
 constexpr const char* kDescription = "checkpoint";  // in the header's metadata: {"run", "ranks", "values"}
 
-std::string file_name(int64_t step, XXH64_hash_t hash) {
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+std::string file_name(int64_t step, const std::string& digits) {
   return "step" + std::to_string(step) + "-" + digits + ".safetensors";
 }
 
@@ -49,16 +44,10 @@ std::string in_its_folder(const fs::path& file) {
 }
 
 // Whether the bytes of the file are those that were written.
-bool is_whole(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  XXH3_state_t hash;
-  XXH3_64bits_reset(&hash);
-  std::vector<char> piece(size_t{1} << 20);
-  while (in) {
-    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    XXH3_64bits_update(&hash, piece.data(), static_cast<size_t>(in.gcount()));
-  }
-  return in.eof() && file.filename() == file_name(step_of(file), XXH3_64bits_digest(&hash));
+bool is_whole(const fs::path& file) try {
+  return file.filename() == file_name(step_of(file), fingerprint_of_file(file.string()));
+} catch (const Error&) {  // it cannot be read
+  return false;
 }
 
 // The newest first, and behind them what else lies there.
@@ -299,7 +288,7 @@ void Checkpoints::save(int64_t steps_done, const Describe& describe) {
   if (world_.rank() != 0) return;
   const Json description = {{"run", run_}, {"ranks", all.ranks}, {"values", all.values}};
   const std::string bytes = safetensors_bytes(all.tensors, {{kDescription, description.dump()}});
-  const std::string name = file_name(steps_done, XXH3_64bits(bytes.data(), bytes.size()));
+  const std::string name = file_name(steps_done, fingerprint(bytes));
   make_folder(folder_);
   write_atomically(folder_ + "/" + name, bytes);
   if (attempts_without_end(run_dir_) > 0)

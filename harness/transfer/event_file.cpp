@@ -3,9 +3,11 @@
 #include <array>
 #include <bit>
 #include <ctime>
+#include <set>
 
 #include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/metrics_log.hpp"
 #include "harness/store/run_folder.hpp"
 
@@ -119,10 +121,10 @@ std::string event_file(const std::vector<Scalar>& scalars) {
   return file;
 }
 
-std::vector<Scalar> scalars_of(const fs::path& metrics_file, double started) {
+std::vector<Scalar> scalars_of(const fs::path& run, double started) {
   std::vector<Scalar> scalars;
   const std::string damaged =
-      read_metrics(metrics_file, [&](const Json& line) { add_scalars(line, started, scalars); });
+      read_metrics(run, [&](const Json& line) { add_scalars(line, started, scalars); });
   if (!damaged.empty()) throw Error(Error::Kind::data, damaged);
   return scalars;
 }
@@ -130,11 +132,16 @@ std::vector<Scalar> scalars_of(const fs::path& metrics_file, double started) {
 int export_event_files(const fs::path& results, const std::string& experiment, const fs::path& out,
                        std::vector<std::string>& problems) {
   int count = 0;
-  for (const fs::path& run : begun_folders(results, experiment)) {
-    if (!fs::exists(run / kMetricsFile)) continue;
+  const std::vector<fs::path> begun = begun_folders(results, experiment),
+                              known = known_folders(results, experiment);
+  std::set<fs::path> runs(begun.begin(), begun.end());
+  runs.insert(known.begin(), known.end());
+  for (const fs::path& run : runs) {
     std::string events;
     try {
-      events = event_file(scalars_of(run / kMetricsFile, start_of(run)));
+      const std::vector<Scalar> scalars = scalars_of(run, start_of(run));
+      if (scalars.empty()) continue;
+      events = event_file(scalars);
     } catch (const Error& error) {
       problems.emplace_back(error.what());
       continue;

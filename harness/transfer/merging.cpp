@@ -12,6 +12,7 @@
 #include "harness/store/attempts.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/differences.hpp"
+#include "harness/store/metrics_log.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
 #include "harness/store/tuning_scores.hpp"
@@ -105,8 +106,16 @@ void compare_experiments(const fs::path& known_of, const std::set<std::string>& 
                folder.string() + " of " + names_text(theirs) + "; only runs of one experiment go together");
 }
 
-void copy_run(const fs::path& from, const fs::path& to, Claim& claim) {
+void copy_run(const Record& run, const fs::path& to, Claim& claim) {
+  const fs::path& from = run.folder();
   fs::create_directories(to);
+  if (!fs::exists(from / kRecordFile)) {  // it is kept in the ledger
+    std::string log;
+    read_metrics(from, [&](const Json& line) { log += line.dump() + "\n"; });
+    if (!log.empty()) write_atomically(to / kMetricsFile, log);
+    write_json(to / kRecordFile, run.json());
+    return;
+  }
   for (const auto& entry : fs::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_symlink() || !entry.is_regular_file() || name.front() == '.' || name == kRecordFile)
@@ -118,10 +127,10 @@ void copy_run(const fs::path& from, const fs::path& to, Claim& claim) {
 }
 
 // Copies the run to where the claim works. What an attempt before has left there goes once the copy is whole.
-void take_in(const fs::path& from, Claim& claim) {
+void take_in(const Record& run, Claim& claim) {
   const fs::path copy = claim.folder().string() + ".copy";
   try {
-    copy_run(from, copy, claim);
+    copy_run(run, copy, claim);
   } catch (const std::exception&) {
     std::error_code ignored;
     fs::remove_all(copy, ignored);
@@ -151,7 +160,7 @@ bool put_in(const Record& record, const Record* known, const fs::path& folder, c
                        (holder.empty() ? " was finished meanwhile" : ": " + holder + " has it"));
     return false;
   }
-  take_in(record.file().parent_path(), *claim);
+  take_in(record, *claim);
   return claim->publish(/*keep_counting=*/false);
 }
 

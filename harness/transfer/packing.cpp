@@ -11,6 +11,7 @@
 
 #include "harness/error.hpp"
 #include "harness/shell.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
@@ -281,8 +282,15 @@ Files unpacked(const fs::path& archive) {
 Checked check_files(const Files& files) {
   Checked checked;
   check_manifest(files, checked);
-  for (const auto& [path, content] : files)
-    if (fs::path(path).filename() == kRecordFile) check_record(path, content, checked);
+  for (const auto& [path, content] : files) {
+    const std::string name = fs::path(path).filename().string();
+    if (name == kRecordFile) check_record(path, content, checked);
+    if (name != kLedgerFile) continue;
+    std::istringstream lines(content);
+    size_t number = 0;
+    for (std::string line; std::getline(lines, line);)
+      check_record(path + ":" + std::to_string(++number), line, checked);
+  }
   return checked;
 }
 

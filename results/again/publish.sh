@@ -14,7 +14,7 @@ trap 'rm -r "$scratch"' EXIT
 report_of() {
   local results=$scratch/$1-$2
   mkdir -p "$results/$1"
-  ln -s "$PWD/results/$1"/*-seed$3-* "$results/$1"
+  grep -E "\"run_id\":\"[^\"]*-seed$3-" "results/$1/runs.jsonl" > "$results/$1/runs.jsonl"
   "${BNLAB_PROGRAM:-build/release/bnlab}" report "$1" --results "$results" --format json > "$results.json"
   reports+=("$results.json")
 }
@@ -22,7 +22,7 @@ report_of() {
 reports=()
 for name in sync_overhead statistics_route tradeoff weight_averaging scaling; do
   second=$([ $name = tradeoff ] && echo '2[0-5]' || echo '1[6-8]')
-  compgen -G "results/$name/*-seed$second-*" >/dev/null || continue
+  grep -qE "\"run_id\":\"[^\"]*-seed$second-" "results/$name/runs.jsonl" || continue
   report_of "$name" first '1[0-5]'
   report_of "$name" second "$second"
 done

@@ -49,15 +49,25 @@ def titles(runs):
     return named
 
 
+def record_of(experiment, run_id):
+    """The record of a run, in its folder or in the ledger of its experiment; None where there is none."""
+    for file in sorted(glob.glob(os.path.join(glob.escape(experiment), run_id, "*", "record.json"))):
+        with open(file, encoding="utf-8") as record:
+            return json.load(record)
+    for ledger in glob.glob(os.path.join(glob.escape(experiment), "runs.jsonl")):
+        with open(ledger, encoding="utf-8") as lines:
+            return next((record for record in map(json.loads, lines) if record["run_id"] == run_id), None)
+    return None
+
+
 def scores(folder, predictions):
     """Of each run "mean IoU 0.42" on the whole test split, from its record beside the folder; "" where there is none."""
     texts = []
     for run in predictions["runs"]:
-        files = sorted(glob.glob(os.path.join(glob.escape(folder), os.pardir, run["run_id"], "*", "record.json")))
+        record = record_of(os.path.join(folder, os.pardir), run["run_id"])
         texts.append("")
-        if files:
-            with open(files[0], encoding="utf-8") as file:
-                final = json.load(file)["result"]["final"]
+        if record:
+            final = record["result"]["final"]
             value = final.get(predictions["population"], final.get("saved", {})).get("mean_iou")
             texts[-1] = "" if value is None else f"mean IoU {value:.2f}"
     return texts

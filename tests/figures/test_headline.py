@@ -70,8 +70,8 @@ class CommittedHeadline(unittest.TestCase):
 
     def test_crops_are_those_of_the_records(self):
         for row in headline.ROWS:
-            record = next((ROOT / "results" / row.experiment).glob("*/*/record.json")).read_text(encoding="utf-8")
-            task = json.loads(record)["spec"]["task"]
+            with open(ROOT / "results" / row.experiment / "runs.jsonl", encoding="utf-8") as ledger:
+                task = json.loads(next(ledger))["spec"]["task"]
             size = task.get("crop") or task.get("size") or [32, 32]
             self.assertIn(f"{size[0]}x{size[1]}", row.title, row.experiment)
 

@@ -17,9 +17,11 @@
 #include "harness/store/attempts.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/inputs.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/metrics_log.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
+#include "harness/transfer/keeping.hpp"
 #include "tests/fuzz/mutations.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
@@ -103,9 +105,19 @@ TEST_F(DamagedJson, OfMetricsIsNamed) {
   const fs::path file = run_ / kMetricsFile;
   test::expect_named_errors({lines}, kMetricsFile, [&](const std::string& text) {
     write(file, text);
-    const std::string damage = read_metrics(file, [](const Json&) {});
+    const std::string damage = read_metrics(run_, [](const Json&) {});
     if (!damage.empty()) EXPECT_NE(damage.find(kMetricsFile), std::string::npos) << damage;
     report(kMetricsFile);
+  });
+}
+
+TEST_F(DamagedJson, OfLedgersIsNamed) {
+  write(run_ / kMetricsFile, R"({"kind":"train","step":10,"loss":0.5})");
+  keep_runs(folder());
+  const fs::path file = folder() / kLedgerFile;
+  test::expect_named_errors({text_of(file)}, kLedgerFile, [&](const std::string& text) {
+    write_atomically(file, text);
+    report(kLedgerFile);
   });
 }
 

@@ -37,6 +37,10 @@ def report(*words):
     return subprocess.run([PROGRAM, "report", *words], capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
+def kept(experiment):
+    return [json.loads(line) for line in (ROOT / "results" / experiment / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
 class Frames(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -61,9 +65,8 @@ class Frames(unittest.TestCase):
                     self.assertEqual({None: "", True: "true", False: "false"}.get(mine[title], mine[title]), row[title], title)
 
     def test_runs_in_the_world_of_another_one_have_its_times(self):
-        host, guest = sorted((ROOT / "results/statistics_route").glob("*-seed10-*/2x1-cpu/record.json"))[:2]
+        records = [run for run in kept("statistics_route") if "-seed10-" in run["run_id"] and run["placement"]["name"] == "2x1-cpu"][:2]
         with tempfile.TemporaryDirectory() as folder:
-            records = [json.loads(file.read_text(encoding="utf-8")) for file in (host, guest)]
             records[0]["result"]["timing"]["with"] = [
                 {"run_id": records[1]["run_id"], "timing": {}, "throughput": {"images_per_s": 12.5}}]
             records[1]["spec"]["timing"]["with"] = None
@@ -83,10 +86,10 @@ class Frames(unittest.TestCase):
         self.assertNotIn("model.name", runs.columns)
 
     def test_curves_hold_every_line_of_the_logs(self):
-        file = next(iter(sorted((ROOT / "results").glob("*/*/*/metrics.jsonl"))))
-        results = bnlab.load(file.parents[2])
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        mine = results.curves[(results.curves.run_id == file.parents[1].name) & (results.curves.placement == file.parent.name)]
+        run = kept("quickstart")[0]
+        lines = run["log"]
+        curves = bnlab.load("results/quickstart").curves
+        mine = curves[(curves.run_id == run["run_id"]) & (curves.placement == run["placement"]["name"])]
         losses = mine[mine.metric == "loss"]
         self.assertEqual(list(zip(losses.step, losses.value)), [(each["step"], each["loss"]) for each in lines if each["kind"] == "train"])
         evaluations = [each for each in lines if each["kind"] == "eval" and each["population"] == "saved"]
@@ -94,14 +97,42 @@ class Frames(unittest.TestCase):
         scores = mine[(mine.metric == metric) & (mine.population == "saved")]
         self.assertEqual(list(zip(scores.step, scores.value)), [(each["step"], each["metrics"][metric]) for each in evaluations])
 
+    def test_a_run_answers_the_same_from_its_folder_and_from_a_ledger(self):
+        run = kept("quickstart")[0]
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = Path(folder, "runs.jsonl")
+            ledger.write_text(json.dumps(run) + "\n", encoding="utf-8")
+            from_ledger = bnlab.load(folder)
+            own = Path(folder, run["run_id"], run["placement"]["name"])
+            self.write(run, own)
+            both = bnlab.load(folder)
+            ledger.unlink()
+            alone = bnlab.load(folder)
+            for frame in ("runs", "curves"):
+                for other in (both, alone):
+                    pandas.testing.assert_frame_equal(getattr(from_ledger, frame), getattr(other, frame))
+            self.assertEqual(from_ledger.records, alone.records)
+
+    @staticmethod
+    def write(run, folder):
+        """The run's own folder, as training leaves it."""
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["log"]), encoding="utf-8")
+        record = {key: value for key, value in run.items() if key != "log"}
+        (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
+
+    def test_a_damaged_line_of_a_ledger_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = Path(folder, "runs.jsonl")
+            ledger.write_text(json.dumps(kept("quickstart")[0]) + "\n{\"run", encoding="utf-8")
+            with self.assertRaisesRegex(ValueError, f"{ledger}:2: "):
+                print(bnlab.load(folder).runs)
+
     def test_a_half_written_last_line_is_left_out_and_any_other_is_named(self):
-        source = next(iter(sorted((ROOT / "results").glob("*/*/*/metrics.jsonl"))))
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder, "run", "2x1-cpu")
-            run.mkdir(parents=True)
-            shutil.copy(source.with_name("record.json"), run)
-            shutil.copy(source, run)
-            log = run / source.name
+            self.write(kept("quickstart")[0], run)
+            log = run / "metrics.jsonl"
             whole = log.read_bytes()
             expected = bnlab.load(folder).curves
             log.write_bytes(whole + b'{"kind": "train", "step": 1')

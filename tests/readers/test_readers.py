@@ -31,16 +31,15 @@ def bnlab(*words):
 class EventFiles(unittest.TestCase):
     def test_tensorboard_reads_the_curves_of_a_run(self):
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-        [log] = glob.glob(os.path.join(ROOT, "results/quickstart/sync-8x1-seed0-*/*/metrics.jsonl"))
-        with open(log) as file:
-            lines = [json.loads(line) for line in file]
+        with open(os.path.join(ROOT, "results/quickstart/runs.jsonl"), encoding="utf-8") as ledger:
+            [kept] = [run for run in map(json.loads, ledger) if run["run_id"].startswith("sync-8x1-seed0-")]
+        lines = kept["log"]
         losses = [(line["step"], line["loss"]) for line in lines if line["kind"] == "train"]
         scores = [(line["step"], line["metrics"]["mean_iou"]) for line in lines
                   if line["kind"] == "eval" and line["population"] == "saved"]
         with tempfile.TemporaryDirectory() as folder:
             bnlab("export", "results/quickstart", "--tensorboard", folder)
-            placement = os.path.dirname(log)
-            run = os.path.join(folder, os.path.basename(os.path.dirname(placement)), os.path.basename(placement))
+            run = os.path.join(folder, kept["run_id"], kept["placement"]["name"])
             with contextlib.redirect_stderr(io.StringIO()):
                 events = EventAccumulator(run, size_guidance={"scalars": 0}).Reload()
         for tag, wanted in (("train/loss", losses), ("saved/mean_iou", scores)):

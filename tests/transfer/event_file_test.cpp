@@ -70,7 +70,7 @@ TEST(EventFile, HoldsLossRateAndTheNumbersOfEvaluations) {
                       << R"("metrics":{"mean_iou":0.5,"class_iou":[0.5,null]}})"
                       << "\n"
                       << R"({"kind":"train","step":30,"lo)";
-  const std::vector<Scalar> scalars = scalars_of(file, 100);
+  const std::vector<Scalar> scalars = scalars_of(folder.path(), 100);
   ASSERT_EQ(scalars.size(), 4u);
   EXPECT_EQ(scalars[0].tag, "train/loss");
   EXPECT_EQ(scalars[0].wall_time, 102);

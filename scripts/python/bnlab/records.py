@@ -48,24 +48,37 @@ class Results:
     def __init__(self, folder: Path, program: Optional[Folder] = None):
         self.folder = folder
         self._program = program
-        self._files = sorted(file for depth in ("*/*", "*/*/*") for file in folder.glob(depth + "/record.json")
-                             if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+        self._files = [file for pattern in ("runs.jsonl", "*/runs.jsonl", "*/*/record.json", "*/*/*/record.json")
+                       for file in sorted(folder.glob(pattern))
+                       if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
         if not self._files:
             raise FileNotFoundError(f"{folder}: no runs there; expected RESULTS/EXPERIMENT, or RESULTS with several")
 
     def __repr__(self) -> str:
-        return f"<bnlab results of {len(self._files)} runs in {self.folder}>"
+        return f"<bnlab results of {len(self._runs)} runs in {self.folder}>"
+
+    @functools.cached_property
+    def _runs(self) -> Dict[str, Row]:
+        """The records by the folders of their runs, sorted; those of ledgers with what was logged under "log"."""
+        runs = {}
+        for file in self._files:  # a run's own folder goes before the ledger
+            is_ledger = file.name == "runs.jsonl"
+            for number, line in enumerate(file.read_bytes().splitlines() if is_ledger else [file.read_bytes()], 1):
+                place = f"{file}:{number}" if is_ledger else str(file)
+                try:
+                    record = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{place}: {error}") from error
+                if record.get("kind") != "bnlab.run" or record.get("schema_version") != SCHEMA_VERSION:
+                    raise ValueError(f"{place}: expected a record of schema version {SCHEMA_VERSION}")
+                runs[str(file.parent / record["run_id"] / record["placement"]["name"] if is_ledger else file.parent)] = record
+        return dict(sorted(runs.items()))
 
     @functools.cached_property
     def records(self) -> List[Row]:
-        """The records as they are in their files, each with its folder under the key "folder"."""
-        records = []
-        for file in self._files:
-            record = json.loads(file.read_text(encoding="utf-8"))
-            if record.get("kind") != "bnlab.run" or record.get("schema_version") != SCHEMA_VERSION:
-                raise ValueError(f"{file}: expected a record of schema version {SCHEMA_VERSION}")
-            records.append({**record, "folder": str(file.parent)})
-        return records
+        """The records as they were written, each with the folder of its run, there or kept in a ledger, under "folder"."""
+        return [{**{key: value for key, value in record.items() if key != "log"}, "folder": folder}
+                for folder, record in self._runs.items()]
 
     @functools.cached_property
     def runs(self) -> "pandas.DataFrame":
@@ -94,7 +107,7 @@ class Results:
     def curves(self) -> "pandas.DataFrame":
         """What was measured while the runs went on, a row per number: experiment, run_id, placement, strategy, seed, step,
         epoch, time_s, population (of evaluations), metric ("loss", "lr", "gradient_norm", "mean_iou", ...), value."""
-        return _frame([point for record in self.records for point in _points(record)],
+        return _frame([point for record in self.records for point in _points(record, self._runs[record["folder"]].get("log"))],
                       ["experiment", "run_id", "placement", "strategy", "seed", "step", "epoch", "time_s", "population",
                        "metric", "value"])
 
@@ -208,20 +221,22 @@ def _mean(quantity: Optional[Mapping[str, Any]]) -> Row:
     return {key: (quantity or {"n": 0}).get(key) for key in ("n", "mean", "half_width")}
 
 
-def _points(record: Row) -> Iterator[Row]:
-    file = Path(record["folder"]) / "metrics.jsonl"
-    if not file.exists():
-        return
-    of = {"experiment": record["experiment"], "run_id": record["run_id"], "placement": record["placement"]["name"],
-          "strategy": record["strategy_label"], "seed": record["spec"]["seed"]}
-    lines = file.read_bytes().split(b"\n")
+def _log(file: Path) -> Iterator[Row]:
+    lines = file.read_bytes().split(b"\n") if file.exists() else []
     for number, line in enumerate(lines, 1):
         try:
-            entry = json.loads(line)
+            yield json.loads(line)
         except ValueError as error:
             if number == len(lines):  # behind the last newline: nothing, or what a killed run has half written
                 return
             raise ValueError(f"{file}:{number}: {error}") from error
+
+
+def _points(record: Row, log: Optional[List[Row]]) -> Iterator[Row]:
+    """`log`: what the ledger has of the run; None where its folder has it."""
+    of = {"experiment": record["experiment"], "run_id": record["run_id"], "placement": record["placement"]["name"],
+          "strategy": record["strategy_label"], "seed": record["spec"]["seed"]}
+    for entry in _log(Path(record["folder"]) / "metrics.jsonl") if log is None else log:
         at = {**of, **{key: entry.get(key) for key in ("step", "epoch", "time_s")}, "population": entry.get("population")}
         split = f"{entry['split']}." if "split" in entry else ""
         numbers = {split + key: value for key, value in entry["metrics"].items()} if entry["kind"] == "eval" else \

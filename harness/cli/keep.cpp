@@ -1,0 +1,43 @@
+// bnlab keep: finished runs, in one file for each experiment.
+#include <filesystem>
+#include <iostream>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/error.hpp"
+#include "harness/store/ledger.hpp"
+#include "harness/transfer/keeping.hpp"
+
+namespace bnlab {
+namespace {
+
+struct KeepRequest {
+  std::vector<std::string> folders;
+};
+
+int keep(const KeepRequest& request) {
+  for (const std::string& each : request.folders) {
+    const std::filesystem::path folder = experiment_folder(each);
+    if (known_folders(folder.parent_path(), folder.filename().string()).empty())
+      throw Error(Error::Kind::usage, each + ": no runs there; expected a folder RESULTS/EXPERIMENT");
+    const Kept kept = keep_runs(folder);
+    for (const std::string& sentence : kept.left) std::cerr << sentence << "\n";
+    std::cout << (std::filesystem::path(each) / kLedgerFile).string() << ": " << kept.runs << " runs, "
+              << kept.added << " of them new\n";
+  }
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+void add_keep(Program& program) {
+  auto [command, request] = add_command(
+      program, "keep", "Move finished runs from their folders into one file, RESULTS/EXPERIMENT/runs.jsonl",
+      "  bnlab keep results/quickstart    a line for each run; reports read it like the folders", keep);
+  command
+      .add_option("FOLDER", request.folders,
+                  "Folders RESULTS/EXPERIMENT. Folders of runs are deleted, but for those with weights")
+      ->required();
+}
+
+}  // namespace bnlab
