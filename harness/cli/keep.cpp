@@ -33,7 +33,7 @@ int keep(const KeepRequest& request) {
 void add_keep(Program& program) {
   auto [command, request] = add_command(
       program, "keep", "Move finished runs from their folders into one file, RESULTS/EXPERIMENT/runs.jsonl",
-      "  bnlab keep results/quickstart    a line for each run; reports read it like the folders", keep);
+      "  bnlab keep results/quickstart    reports read it like the folders", keep);
   command
       .add_option("FOLDER", request.folders,
                   "Folders RESULTS/EXPERIMENT. Folders of runs are deleted, but for those with weights")

@@ -273,8 +273,8 @@ std::optional<double> disk_need(const std::vector<const RunSpec*>& runs, const s
   Sizes all;
   for (const Record& record : records) {
     if (record.status() != Status::ok) continue;
-    const double folder =
-        std::max(bytes_in(record.folder()), static_cast<double>(record.json().dump().size()));
+    const double there = bytes_in(record.folder());  // nothing of a run that is kept in the ledger
+    const double folder = there > 0 ? there : static_cast<double>(record.json().dump().size());
     const double weights = record.number("result.memory.weights_bytes").value_or(0);
     by_model[record.at("spec.model").dump()].add(folder, weights);
     all.add(folder, weights);

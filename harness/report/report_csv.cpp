@@ -2,6 +2,7 @@
 // named as the keys of a record, with what the matrix varies first. An empty field is a number that is not
 // there.
 #include <algorithm>
+#include <texts/record_columns.hpp>
 
 #include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
@@ -9,31 +10,9 @@
 namespace bnlab {
 namespace {
 
-// The columns after those of the matrix: title, and path in the record.
-const std::vector<std::pair<std::string, std::string>>& record_columns() {
-  static const std::vector<std::pair<std::string, std::string>> all = {
-      {"placement", "placement.name"},
-      {"ranks", "placement.ranks"},
-      {"device", "placement.device"},
-      {"emulated", "placement.emulated"},
-      {"jobs", "placement.jobs"},
-      {"steps", "result.steps"},
-      {"stopped_early", "result.stopped_early.reason"},
-      {"train_loss", "result.train_loss"},
-      {"images_per_s", "result.throughput.images_per_s"},
-      {"log_images_per_s", "result.timing.log_images_per_s"},
-      {"step_time_s.median", "result.throughput.step_time_s.median"},
-      {"step_time_s.p10", "result.throughput.step_time_s.p10"},
-      {"step_time_s.p90", "result.throughput.step_time_s.p90"},
-      {"exchange_share", "result.throughput.exchange_share"},
-      {"statistics.collectives_per_step", "result.communication.statistics.collectives_per_step"},
-      {"statistics.bytes_per_step", "result.communication.statistics.bytes_per_step"},
-      {"gradients.bytes_per_step", "result.communication.gradients.bytes_per_step"},
-      {"wall_time_s", "wall_time_s"},
-      {"started_at", "started_at"},
-      {"code.version", "code.version"},
-      {"code.git", "code.git"},
-      {"code.dirty", "code.dirty"}};
+// The columns after those of the matrix, path in the record by title: the data frames of scripts/python have them, too.
+const Json& record_columns() {
+  static const Json all = Json::parse(kRecordColumns);
   return all;
 }
 
@@ -78,7 +57,8 @@ std::vector<std::string> fields_of(const Record& record, const std::vector<std::
   for (const std::string& metric : metrics) fields.push_back(field(record.at("result.final." + metric)));
   fields.push_back(largest_of(record, "peak_memory_bytes"));
   fields.push_back(largest_of(record, "peak_rss_bytes"));
-  for (const auto& [title, path] : record_columns()) fields.push_back(field(record.at(path)));
+  for (const auto& [title, path] : record_columns().items())
+    fields.push_back(field(record.at(path.get_ref<const std::string&>())));
   return fields;
 }
 
@@ -92,7 +72,7 @@ std::string report_csv(const Experiment& experiment, const std::vector<Record>& 
   titles.insert(titles.end(), {"outcome", "message", "stale", "throughput_counts"});
   titles.insert(titles.end(), metrics.begin(), metrics.end());
   titles.insert(titles.end(), {"peak_memory_bytes", "peak_rss_bytes"});
-  for (const auto& [title, path] : record_columns()) titles.push_back(title);
+  for (const auto& [title, path] : record_columns().items()) titles.push_back(title);
   std::string text = line_of_fields(mapped(titles, [](const std::string& title) { return field(title); }));
   for (const CellRecords& cell : table.cells) {
     for (const RunSpec* run : cell.runs) {

@@ -140,7 +140,7 @@ int export_event_files(const fs::path& results, const std::string& experiment, c
     std::string events;
     try {
       const std::vector<Scalar> scalars = scalars_of(run, start_of(run));
-      if (scalars.empty()) continue;
+      if (scalars.empty() && !fs::exists(run / kMetricsFile)) continue;
       events = event_file(scalars);
     } catch (const Error& error) {
       problems.emplace_back(error.what());

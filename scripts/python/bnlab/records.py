@@ -19,17 +19,8 @@ Row = Dict[str, Any]
 
 SCHEMA_VERSION = 1
 # Columns of `runs` behind the keys that were varied: title, and path in the record (results/record.md).
-_COLUMNS = {
-    "outcome": "outcome.status", "message": "outcome.message", "placement": "placement.name", "ranks": "placement.ranks",
-    "device": "placement.device", "emulated": "placement.emulated", "jobs": "placement.jobs",
-    "steps": "result.steps", "stopped_early": "result.stopped_early.reason",
-    "train_loss": "result.train_loss", "images_per_s": "result.throughput.images_per_s",
-    "step_time_s.median": "result.throughput.step_time_s.median", "step_time_s.p10": "result.throughput.step_time_s.p10",
-    "step_time_s.p90": "result.throughput.step_time_s.p90",
-    "statistics.collectives_per_step": "result.communication.statistics.collectives_per_step",
-    "statistics.bytes_per_step": "result.communication.statistics.bytes_per_step",
-    "gradients.bytes_per_step": "result.communication.gradients.bytes_per_step", "wall_time_s": "wall_time_s",
-    "started_at": "started_at", "code.version": "code.version", "code.git": "code.git", "code.dirty": "code.dirty"}
+_COLUMNS = {"outcome": "outcome.status", "message": "outcome.message",
+            **json.loads((Path(__file__).parent / "columns.json").read_text(encoding="utf-8"))}
 _OF_ALL_RANKS = ("peak_memory_bytes", "peak_rss_bytes")  # the largest counts
 
 
@@ -83,8 +74,8 @@ class Results:
     @functools.cached_property
     def runs(self) -> "pandas.DataFrame":
         """A row per run and placement: experiment, run_id, seed, the keys of specs in which the runs differ, strategy,
-        outcome, the numbers of the last evaluation ("saved.mean_iou"), costs, times, revision, folder. Columns have the
-        names that they have in `bnlab report --format csv`."""
+        outcome, the numbers of the last evaluation ("saved.mean_iou"), costs, times, revision, folder. The columns are those
+        of `bnlab report --format csv`, without `stale` and `throughput_counts`, which the program alone can tell."""
         records = _with_times(self.records)
         flat = [_flat(record["spec"]) for record in records]
         keys = sorted({key for spec in flat for key in spec
