@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <mutex>
 #include <string>
 
 namespace bnlab {
@@ -23,7 +24,11 @@ inline int64_t peak_rss_bytes() {
 // Gives free memory back to the kernel and makes what is left the peak. False where the kernel does not let a
 // process do so; the peak is then one of its whole life.
 inline bool reset_peak_rss() {
-  malloc_trim(0);
+  static std::mutex one_at_a_time;  // beside another allocator, as of a sanitiser, the first call sets up glibc's
+  {
+    const std::lock_guard lock(one_at_a_time);
+    malloc_trim(0);
+  }
   std::ofstream peaks("/proc/self/clear_refs");
   return static_cast<bool>(peaks << "5" << std::flush);
 }
