@@ -24,7 +24,8 @@ inline int64_t peak_rss_bytes() {
 // Gives free memory back to the kernel and makes what is left the peak. False where the kernel does not let a
 // process do so; the peak is then one of its whole life.
 inline bool reset_peak_rss() {
-  static std::mutex one_at_a_time;  // beside another allocator, as of a sanitiser, the first call sets up glibc's
+  static std::mutex
+      one_at_a_time;  // beside another allocator, as of a sanitiser, the first call sets up glibc's
   {
     const std::lock_guard lock(one_at_a_time);
     malloc_trim(0);

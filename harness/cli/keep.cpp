@@ -20,7 +20,7 @@ int keep(const KeepRequest& request) {
     const std::filesystem::path folder = experiment_folder(each);
     if (known_folders(folder.parent_path(), folder.filename().string()).empty())
       throw Error(Error::Kind::usage, each + ": no runs there; expected a folder RESULTS/EXPERIMENT");
-    const Kept kept = keep_runs(folder);
+    const KeepSummary kept = keep_runs(folder);
     for (const std::string& sentence : kept.left) std::cerr << sentence << "\n";
     std::cout << (std::filesystem::path(each) / kLedgerFile).string() << ": " << kept.runs << " runs, "
               << kept.added << " of them new\n";

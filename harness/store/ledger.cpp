@@ -33,7 +33,7 @@ std::string folder_name(const Json& record, const char* path, const std::string&
   return text;
 }
 
-void add_line(const std::string& text, const std::string& line, Ledger& ledger) {
+void add_line(const std::string& text, const std::string& line, RunLedger& ledger) {
   KeptRun run{parse_json(text, line), Json::array(), line};
   const fs::path key =
       fs::path(folder_name(run.record, "run_id", line)) / folder_name(run.record, "placement.name", line);
@@ -45,8 +45,8 @@ void add_line(const std::string& text, const std::string& line, Ledger& ledger) 
     throw Error(Error::Kind::data, line + " has " + key.string() + " a second time; delete one of the lines");
 }
 
-std::shared_ptr<const Ledger> read_ledger(const fs::path& file) {
-  const auto ledger = std::make_shared<Ledger>();
+std::shared_ptr<const RunLedger> read_ledger(const fs::path& file) {
+  const auto ledger = std::make_shared<RunLedger>();
   try {
     std::istringstream lines(read_text(file));
     size_t number = 0;
@@ -66,10 +66,10 @@ std::shared_ptr<const Ledger> read_ledger(const fs::path& file) {
 
 }  // namespace
 
-std::shared_ptr<const Ledger> ledger_of(const fs::path& experiment_folder) {
+std::shared_ptr<const RunLedger> ledger_of(const fs::path& experiment_folder) {
   struct LastRead {
     Stamp stamp;
-    std::shared_ptr<const Ledger> ledger = std::make_shared<Ledger>();
+    std::shared_ptr<const RunLedger> ledger = std::make_shared<RunLedger>();
   };
   static std::mutex mutex;
   static std::map<fs::path, LastRead> read;
@@ -77,7 +77,7 @@ std::shared_ptr<const Ledger> ledger_of(const fs::path& experiment_folder) {
   const fs::path file = experiment_folder / kLedgerFile;
   LastRead& last = read[file];
   if (const Stamp stamp = stamp_of(file); stamp != last.stamp)
-    last = {stamp, stamp == Stamp() ? std::make_shared<Ledger>() : read_ledger(file)};
+    last = {stamp, stamp == Stamp() ? std::make_shared<RunLedger>() : read_ledger(file)};
   return last.ledger;
 }
 

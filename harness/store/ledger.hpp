@@ -21,13 +21,13 @@ struct KeptRun {
   std::filesystem::path line;  // "results/tradeoff/runs.jsonl:12", for messages
 };
 
-struct Ledger {
+struct RunLedger {
   std::map<std::filesystem::path, KeptRun> runs;  // by RUN_ID/PLACEMENT
   std::vector<std::string> problems;              // lines that are damaged and left aside, each a sentence
 };
 
 // The ledger as it lies on the disk now; it is read again only where it has changed. No file has no runs.
-std::shared_ptr<const Ledger> ledger_of(const std::filesystem::path& experiment_folder);
+std::shared_ptr<const RunLedger> ledger_of(const std::filesystem::path& experiment_folder);
 
 // The kept run whose folder would be RESULTS/EXPERIMENT/RUN_ID/PLACEMENT; null where there is none.
 std::shared_ptr<const KeptRun> kept_run(const std::filesystem::path& run_folder);

@@ -51,13 +51,13 @@ std::string more_in(const fs::path& folder) {
 
 }  // namespace
 
-Kept keep_runs(const fs::path& experiment_folder) {
+KeepSummary keep_runs(const fs::path& experiment_folder) {
   const Locked locked(experiment_folder);
   const auto ledger = ledger_of(experiment_folder);
   if (!ledger->problems.empty()) throw Error(Error::Kind::data, ledger->problems.front());
   std::map<fs::path, std::string> lines;
   for (const auto& [place, run] : ledger->runs) lines[place] = line_of(run.record, run.log);
-  Kept kept;
+  KeepSummary kept;
   std::vector<fs::path> whole;  // in the ledger
   for (const fs::path& run : folders_in(experiment_folder)) {
     for (const fs::path& folder : folders_in(run)) {

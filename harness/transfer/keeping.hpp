@@ -7,7 +7,7 @@
 
 namespace bnlab {
 
-struct Kept {
+struct KeepSummary {
   int runs = 0;                   // that the ledger has now,
   int added = 0;                  // of them, those whose line is new or another one
   std::vector<std::string> left;  // folders that stay as well, or are not kept, each a sentence
@@ -16,6 +16,6 @@ struct Kept {
 // Writes the finished runs of the folder RESULTS/EXPERIMENT into its ledger, then deletes the folders that hold
 // no more than the ledger does: logs and messages of ranks go, weights stay. Runs that somebody works on, and
 // damaged ones, are left alone. Throws Error (data) where a line of the ledger is damaged; nothing has changed then.
-Kept keep_runs(const std::filesystem::path& experiment_folder);
+KeepSummary keep_runs(const std::filesystem::path& experiment_folder);
 
 }  // namespace bnlab

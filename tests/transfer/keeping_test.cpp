@@ -52,7 +52,7 @@ class Keeping : public ::testing::Test {
 TEST_F(Keeping, RecordsAndLogsAreAsTheyWereAndFoldersAreGone) {
   const fs::path folder = save(run_, 0.1 + 0.2), other = save(other_, 1.0 / 3);
   const std::vector<Record> before = records();
-  const Kept kept = keep_runs(experiment_);
+  const KeepSummary kept = keep_runs(experiment_);
   EXPECT_EQ(kept.runs, 2);
   EXPECT_EQ(kept.added, 2);
   EXPECT_TRUE(kept.left.empty());
@@ -89,7 +89,7 @@ TEST_F(Keeping, ARunThatWasMadeAgainGoesBeforeItsLineAndTakesItsPlace) {
 TEST_F(Keeping, WeightsStayInTheirFolder) {
   const fs::path folder = save(run_, 0.5);
   std::ofstream(folder / kWeightsFile) << "weights";
-  const Kept kept = keep_runs(experiment_);
+  const KeepSummary kept = keep_runs(experiment_);
   EXPECT_EQ(kept.runs, 1);
   ASSERT_EQ(kept.left.size(), 1U);
   EXPECT_NE(kept.left.front().find(kWeightsFile), std::string::npos) << kept.left.front();
@@ -102,7 +102,7 @@ TEST_F(Keeping, WhatIsNotFinishedDamagedOrClaimedIsLeftAlone) {
   const fs::path damaged = save(other_, 0.5, Status::ok, "no JSON\n" + kLog + "\n");
   const fs::path claimed = save(synthetic_run("sync", 8, 2, 1), 0.5);
   std::ofstream(claim_file(claimed, 1)) << "somebody";
-  const Kept kept = keep_runs(experiment_);
+  const KeepSummary kept = keep_runs(experiment_);
   EXPECT_EQ(kept.runs, 0);
   ASSERT_EQ(kept.left.size(), 1U);
   EXPECT_NE(kept.left.front().find(kMetricsFile), std::string::npos) << kept.left.front();
