@@ -10,7 +10,8 @@
 namespace bnlab {
 namespace {
 
-// The columns after those of the matrix, path in the record by title: the data frames of scripts/python have them, too.
+// The columns after those of the matrix, path in the record by title; the data frames of scripts/python have
+// them, too.
 const Json& record_columns() {
   static const Json all = Json::parse(kRecordColumns);
   return all;

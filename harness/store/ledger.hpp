@@ -1,6 +1,6 @@
-// The ledger of an experiment, RESULTS/EXPERIMENT/runs.jsonl: finished runs that are kept in one file, a line of JSON
-// each, sorted by run id and placement. A line is the record as it was, with the lines of its metrics.jsonl
-// under `log`. What lies in a run's own folder goes before its line.
+// The ledger of an experiment, RESULTS/EXPERIMENT/runs.jsonl: finished runs that are kept in one file, a line
+// of JSON each, sorted by run id and placement. A line is the record as it was, with the lines of its
+// metrics.jsonl under `log`. What lies in a run's own folder goes before its line.
 #pragma once
 
 #include <filesystem>

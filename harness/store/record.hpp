@@ -151,8 +151,8 @@ Json answer_of(const Record& record);
 // Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.
 bool is_of(const Record& record, const RunSpec& run);
 
-// The record of a run folder, else the one that is kept in the ledger, or nothing if there is none yet. A damaged
-// one throws Error (data).
+// The record of a run folder, else the one that is kept in the ledger, or nothing if there is none yet. A
+// damaged one throws Error (data).
 std::optional<Record> find_record(const std::filesystem::path& folder);
 // Whether a run folder has a record of a run that has a result. A damaged one is none.
 bool holds_result(const std::filesystem::path& folder);
