@@ -81,7 +81,7 @@ bool TrainedModel::repeats(int64_t step) const {
 }
 
 bool TrainedModel::trainable(const std::string& parameter, int64_t step) const {
-  return built_.strategy().trainable(parameter, {step, steps_});
+  return network().trainable(parameter) && built_.strategy().trainable(parameter, {step, steps_});
 }
 
 }  // namespace bnlab

@@ -5,7 +5,7 @@
 namespace bnlab {
 
 std::shared_ptr<Layer> BnStrategy::norm(const NormSite& site) {
-  auto layer = std::make_shared<BnLayer>(site, rules_, context_);
+  auto layer = std::make_shared<BnLayer>(site, rules_at(site, rules_), context_);
   statistics_.add(layer->statistics());
   return layer;
 }

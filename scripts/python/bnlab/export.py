@@ -189,7 +189,7 @@ class _Writer:
                 value = node.kwargs.get(argument.name, argument.default_value)
             args.append(self.encoded(value, ids, where))
         if self.is_counter(schema, args):
-            return None
+            return args[0]["v"]
         op = schema.name + ("." + schema.overload_name if schema.overload_name else "")
         value = self.add(node, op, args, state)
         self.mark(node, schema, args, self.nodes[-1])
@@ -236,8 +236,6 @@ class _Writer:
     def encoded(self, value: Any, ids: Dict[Any, Any], where: str) -> Any:
         """Numbers, texts, null and lists as they are; everything else as an object of one key."""
         if isinstance(value, torch.fx.Node):
-            if ids[value] is None:
-                raise ExportError(f"{where}: reads the number of batches that a norm has counted; leave that out of forward()")
             return {"v": ids[value]}
         if isinstance(value, (list, tuple)):
             return [self.encoded(v, ids, where) for v in value]
@@ -361,7 +359,7 @@ def _apart(got: Optional[torch.Tensor], expected: Optional[torch.Tensor]) -> flo
         return math.inf
     if got.numel() == 0:
         return 0.0
-    got, expected = got.double(), expected.double()
+    got, expected = got.detach().double(), expected.detach().double()
     if not torch.equal(got.isfinite(), expected.isfinite()):
         return math.inf
     apart = (got - expected).nan_to_num().abs().max() / expected.nan_to_num().abs().max().clamp_min(1e-6)
