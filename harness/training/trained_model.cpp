@@ -17,7 +17,7 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
           .dtype = parameter_type(spec.precision),
           .device = world.device(),
           .steps = data.steps(),
-          .fresh_weights = !spec.init_from.has_value(),
+          .fresh_weights = !spec.init_from.has_value() && !facts_of<ModelFacts>(spec.model).brings_weights(spec.model),
           .replicas = spec.average_weights_every > 0,
           .shadows = shadows,
           .samples_per_tower = data.towers_of_pass().all_samples()};
@@ -51,8 +51,8 @@ TrainedModel::TrainedModel(const RunSpec& spec, const Data& data, World& world)
   if (spec.init_from) {
     loaded_ = load_weights(*spec.init_from, network());
     for (at::Tensor& buffer : network().buffers()) world.gradients().broadcast(buffer, 0, Purpose::control);
-    built_.start_statistics();
   }
+  if (spec.init_from || facts_of<ModelFacts>(spec.model).brings_weights(spec.model)) built_.start_statistics();
   for (at::Tensor& parameter : network().parameters())
     world.gradients().broadcast(parameter, 0, Purpose::control);  // all ranks start from those of rank 0
 }

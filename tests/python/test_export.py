@@ -154,6 +154,7 @@ class WhatIsWritten(Exports):
 
         self.assertEqual(names(Two(), "train"), ["out", "aux"])
         self.assertEqual(names(Two(), "evaluate"), ["out"])
+        self.assertEqual(self.export(Two())["train"]["outputs"][1]["shape"], [2, 4, 16, 16])
         self.assertEqual(names(Pair(), "train"), ["0", "1"])
 
     def test_evaluation_is_a_graph_of_its_own(self):
@@ -171,11 +172,20 @@ class WhatIsWritten(Exports):
                 y = F.dropout(y, 0.5, self.training)
                 rows = y.new_empty((y.shape[0] * 2, 1)).bernoulli_(0.5)
                 whole = torch.rand(4, 1, 1)
-                return y * rows.reshape(-1, 2, 1, 1).sum(1, keepdim=True) * whole
+                columns = torch.randn(4, y.shape[0], 1, 1).transpose(0, 1)
+                return y * rows.reshape(-1, 2, 1, 1).sum(1, keepdim=True) * whole * columns
 
         description = self.export(Noisy())
         drawn = {node["op"]: node["random"] for node in description["train"]["nodes"] if "random" in node}
-        self.assertEqual(drawn, {"aten::dropout": 1, "aten::bernoulli_.float": 2, "aten::rand": 0})
+        self.assertEqual(drawn, {"aten::dropout": 1, "aten::bernoulli_.float": 2, "aten::rand": 0, "aten::randn": -1})
+
+    def test_addition_says_whether_its_operands_have_one_shape(self):
+        class Adds(Small):
+            def between(self, y):
+                return (y + self.conv.weight[:, :1, :1, 0]) + y
+
+        marks = [node.get("like", False) for node in self.export(Adds())["train"]["nodes"] if node["op"] == "aten::add.Tensor"]
+        self.assertEqual(marks, [False, True])
 
     def test_frozen_parameters_and_norms_stay_frozen(self):
         model = Small()
@@ -309,16 +319,12 @@ class WhatIsRefused(Exports):
 
         self.assertIn("differ", self.export(Halved())["fixed_size"])
 
-    def test_batch_that_an_lstm_froze(self):
+    def test_batch_that_became_a_constant(self):
         class Rows(Small):
-            def __init__(self):
-                super().__init__()
-                self.lstm = nn.LSTM(4, 4, batch_first=True)
-
             def between(self, y):
-                return self.lstm(y.flatten(2).transpose(1, 2))[0].transpose(1, 2).reshape_as(y)
+                return y + y.new_zeros(int(y.shape[0]), 1, 1, 1)
 
-        self.refused(Rows(), "lstm")
+        self.refused(Rows(), "batch a constant, 2")
 
     def test_branch_on_one_image(self):
         class Alone(Small):

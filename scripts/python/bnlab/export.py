@@ -96,19 +96,14 @@ def _traced(model: torch.nn.Module, example: torch.Tensor, fixed_size: bool) -> 
                           "A branch on the values of a tensor has to become torch.where, and .item() has to go") from error
     images = _images(program)
     if isinstance(images.meta["val"].shape[0], int):
-        raise ExportError(f"the batch became the constant {images.meta['val'].shape[0]} in {_where_batch_froze(model)}; "
-                          "export with a batch of 2 or more, and without states whose size is that of a batch")
+        raise ExportError(f"tracing made the batch a constant, {images.meta['val'].shape[0]}: something in the model takes its size as a "
+                          "number of Python, as int(x.shape[0]) does; leave it a size")
     return program
 
 
 def _images(program: torch.export.ExportedProgram) -> torch.fx.Node:
     names = set(program.graph_signature.user_inputs)
     return next(n for n in program.graph.nodes if n.op == "placeholder" and n.name in names)
-
-
-def _where_batch_froze(model: torch.nn.Module) -> str:
-    recurrent = [path for path, module in model.named_modules() if isinstance(module, torch.nn.RNNBase)]
-    return ", ".join(recurrent) or "the model"
 
 
 class _Writer:
@@ -139,7 +134,7 @@ class _Writer:
         tree = pytree.tree_unflatten(list(values), self.program.call_spec.out_spec)
         named = pytree.tree_flatten_with_path(tree, is_leaf=lambda v: isinstance(v, dict) and set(v) == {"v"})[0]
         return [{"name": ".".join(_key(k) for k in keys), "value": value["v"]} for keys, value in named
-                if isinstance(value, dict)]
+                if isinstance(value, dict)]  # their shapes come with the comparison
 
     def walk(self, graph: torch.fx.Graph, owner: torch.nn.Module, ids: Dict[Any, Any], state: Dict[str, Any]) -> List[Any]:
         for node in graph.nodes:
@@ -213,16 +208,21 @@ class _Writer:
 
     def mark(self, node: torch.fx.Node, schema: Any, args: List[Any], entry: Dict[str, Any]) -> None:
         """What the program must know of a node beside its arguments: whether it draws, and for how many rows an image;
-        whether it is a batch norm of the images."""
+        whether it is a batch norm of the images, or an addition of tensors of one shape."""
         given = {argument.name: value for argument, value in zip(schema.arguments, args)}
         silent = given.get("train") is False or given.get("p", given.get("dropout_p")) == 0
         if torch.Tag.nondeterministic_seeded in node.target.tags and not silent:
             drawn = node.meta["val"][0] if isinstance(node.meta["val"], (tuple, list)) else node.meta["val"]
             size = drawn.shape[0] if drawn.dim() > 0 else 0
             rows = (size.node.expr if isinstance(size, torch.SymInt) else 0) / self.batch
-            entry["random"] = int(rows) if rows.is_Integer else 0
+            elsewhere = any(self.batch in d.node.expr.free_symbols for d in drawn.shape if isinstance(d, torch.SymInt))
+            entry["random"] = int(rows) if rows.is_Integer and rows > 0 else -1 if elsewhere else 0
         if schema.name == "aten::batch_norm" and given["input"]["v"] in self.depends:
             entry["normalises"] = True
+        if schema.name in ("aten::add", "aten::add_") and isinstance(node.args[1], torch.fx.Node):
+            first, second = (getattr(operand.meta.get("val"), "shape", None) for operand in node.args[:2])
+            if first == second and first is not None:
+                entry["like"] = True  # a norm before it may take the other operand as its residual
         if not any(v in self.depends for v in _values(args)):
             return
         for argument, value in zip(schema.arguments, args):
@@ -462,33 +462,39 @@ _COMBINED = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "flo
              ast.Pow: "pow", ast.USub: "neg", ast.Not: "not"}
 
 
-def _expression(node: ast.expr) -> Any:
-    """A guard of torch.export as nested lists: ["eq", ["floordiv", ["size", 2], 2], 8]. ValueError where it is of another kind."""
-    if isinstance(node, ast.Expression):
-        return _expression(node.body)
+_OF_ONE = ("neg", "not", "trunc", "floor", "ceil", "round", "int", "float")
+
+
+def _postfix(node: ast.expr) -> List[Any]:
+    """A guard of torch.export with each function behind what it takes: [{"size": 2}, 2, "floordiv", 8, "eq"]. ValueError or
+    KeyError where it is of another kind."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return node.value
+        return [node.value]
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return [_COMPARED[type(node.ops[0])], _expression(node.left), _expression(node.comparators[0])]
+        return [*_postfix(node.left), *_postfix(node.comparators[0]), _COMPARED[type(node.ops[0])]]
     if isinstance(node, ast.BinOp):
-        return [_COMBINED[type(node.op)], _expression(node.left), _expression(node.right)]
+        return [*_postfix(node.left), *_postfix(node.right), _COMBINED[type(node.op)]]
     if isinstance(node, ast.UnaryOp):
-        return [_COMBINED[type(node.op)], _expression(node.operand)]
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".size"):
-        return ["size", ast.literal_eval(node.slice)]
+        return [*_postfix(node.operand), _COMBINED[type(node.op)]]
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith(".size()"):
+        return [{"size": ast.literal_eval(node.slice)}]
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func).split(".")[-1].removeprefix("sym_").lower()
-        if name in _ON_SIZES:
-            return [name, *(_expression(a) for a in node.args)]
+        first, *others = map(_postfix, node.args)
+        if name in _OF_ONE or (name in ("max", "min") and others):
+            return first + ([name] if name in _OF_ONE else [part for other in others for part in (*other, name)])
     raise ValueError(ast.dump(node))
 
 
-def _holds(guard: Any, shape: Sequence[int]) -> Any:
-    if not isinstance(guard, list):
-        return guard
-    if guard[0] == "size":
-        return shape[guard[1]]
-    return _ON_SIZES[guard[0]](*(_holds(part, shape) for part in guard[1:]))
+def _holds(guard: List[Any], shape: Sequence[int]) -> bool:
+    stack: List[Any] = []
+    for part in guard:
+        if isinstance(part, str):
+            taken = [stack.pop() for _ in range(1 if part in _OF_ONE else 2)]
+            stack.append(_ON_SIZES[part](*reversed(taken)))
+        else:
+            stack.append(shape[part["size"]] if isinstance(part, dict) else part)
+    return bool(stack.pop())
 
 
 def _guards(programs: Sequence[torch.export.ExportedProgram], verified: List[List[int]]) -> List[Any]:
@@ -497,10 +503,10 @@ def _guards(programs: Sequence[torch.export.ExportedProgram], verified: List[Lis
     guards = []
     for code in dict.fromkeys(code for program in programs for code in getattr(program, "_guards_code", [])):
         try:
-            guard = _expression(ast.parse(code, mode="eval"))
+            guard = _postfix(ast.parse(code, mode="eval").body)
         except (KeyError, ValueError, SyntaxError):
             continue
-        if guard[0] == "eq" and all(_holds(guard, shape) for shape in verified):
+        if guard[-1] == "eq" and all(_holds(guard, shape) for shape in verified):
             guards.append(guard)
     return guards
 
@@ -564,6 +570,12 @@ def _described(model: torch.nn.Module, example: torch.Tensor, fixed_size: bool) 
 def _verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[str, torch.Tensor], example: torch.Tensor,
             free: bool) -> None:
     """Compares at the example, at one image and at another size. Raises ExportError unless the first two are right."""
+    for mode in MODES:
+        with torch.no_grad():
+            own = copy.deepcopy(model).train(mode == "train") if mode == "evaluate" else copy.deepcopy(model)
+            shapes = {name: list(y.shape) for name, y in _flat(own(example.clone())).items()}
+        for output in description[mode]["outputs"]:
+            output["shape"] = shapes.get(output["name"], [])
     first = _compared(model, description, tensors, example)
     if "refused" in first["train"]:
         raise ExportError(f"the model refuses the example: {first['train']['refused']}")
