@@ -96,11 +96,11 @@ struct Options {
         const Json& exported = *description(file);
         const std::array<ExportedGraph, 2> graphs = {ExportedGraph(exported, "train", at::kFloat),
                                                      ExportedGraph(exported, "evaluate", at::kFloat)};
-        for (const std::string& name : {output, auxiliary}) {
+        for (const auto& [key, name] : {std::pair("output", output), std::pair("auxiliary", auxiliary)}) {
           if (name.empty() || output_named(graphs[0].outputs(), name) != nullptr) continue;
           std::vector<std::string> names;
           for (const auto& known : graphs[0].outputs()) names.push_back(shown(known.name));
-          problems.add(&name == &output ? "output" : "auxiliary",
+          problems.add(key,
                        "expected one of the network's outputs, " + joined(names) + ", got " + shown(name));
         }
         for (const auto& size : run.image_sizes)
@@ -411,7 +411,7 @@ class ExportedNetwork : public Network {
         const std::optional<NormSite> at = site_at(*graph, graph->nodes()[i]);
         if (!at || (graph == &evaluate_ && !places.contains(at->name))) continue;
         const auto [found, is_new] = places.try_emplace(at->name, sites.size());
-        if (is_new) sites.push_back({*at});
+        if (is_new) sites.push_back(Site{.site = *at});
         Site::Place place{graph, i};
         place.channels_last = graph->nodes()[i].op == "aten::layer_norm";
         if (!place.channels_last) fusion.follow(place);
@@ -456,6 +456,7 @@ class ExportedNetwork : public Network {
         const Argument x = nodes[place.node].arguments[0];
         for (const size_t merged : {place.node, place.add.value_or(place.node), there}) nodes[merged].skipped = merged != there;
         nodes[there].arguments = {x, place.add ? place.residual : Argument()};
+        nodes[there].site = std::max<int64_t>(nodes[place.node].site, 0);
         nodes[there].instead = [layer = site.layer, name = site.site.name, last = place.channels_last](Values& a, const Pass& pass) -> IValue {
           const at::Tensor x = last ? a[0].toTensor().movedim(-1, 1) : a[0].toTensor();
           const int64_t rows = pass.towers.local_samples() * pass.rows_per_sample;
@@ -503,10 +504,16 @@ class ExportedNetwork : public Network {
       site.in = site.weight.size(1);
       site.out = site.weight.size(0);
       site.kernel = site.weight.size(2);
-      site.norm_follows = next && train_.nodes()[*next].instead != nullptr;
+      site.norm_follows = next && train_.nodes()[*next].site >= 0 &&
+                          train_.nodes()[*next].arguments[0].value == train_.value_of(i);
       site.bias = bias >= 0;
       Values rest;
       for (size_t a = 3; a < node.arguments.size(); ++a) rest.push_back(node.arguments[a].constant);
+      if (rest[1].isIntList()) {  // of a square kernel; what is computed follows from `compute`
+        site.stride = rest[0].toIntVector().at(0);
+        site.padding = rest[1].toIntVector().at(0);
+        site.dilation = rest[2].toIntVector().at(0);
+      }
       site.compute = [handle = *node.handle, rest](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
         Values stack = {x, w, b.defined() ? IValue(b) : IValue()};
         stack.insert(stack.end(), rest.begin(), rest.end());
@@ -664,7 +671,8 @@ class ExportedNetwork : public Network {
         plain = plain || (!node.skipped && node.writes >= 0 && train_.root(node.writes) < train_.images());
         std::vector<int64_t> live;
         for (size_t j = first; j <= i; ++j)
-          if (!nodes[j].skipped && !is_size(nodes[j]) && last[static_cast<size_t>(train_.value_of(j))] > i) live.push_back(train_.value_of(j));
+          if (!nodes[j].skipped && !is_size(nodes[j]) && last[static_cast<size_t>(train_.value_of(j))] > i)
+            live.insert(live.end(), is_one_tensor(nodes[j]) ? 1 : 2, train_.value_of(j));  // no cut through a list
         if (site && live.size() == 1) {
           end = i + 1;
           output = plain ? -1 : live[0];
@@ -683,6 +691,12 @@ class ExportedNetwork : public Network {
       blocks_.push_back(std::move(block));
       first = end;
     }
+  }
+
+  static bool is_one_tensor(const Node& node) {
+    if (node.instead || !node.handle) return true;
+    const auto& returns = node.handle->schema().returns();
+    return returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::TensorType;
   }
 
   static bool is_size(const Node& node) {

@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/enum_tag.h>
+#include <ATen/core/jit_type.h>
 
 #include <algorithm>
 #include <cmath>
@@ -197,7 +199,7 @@ class ArgumentReader {
       if (list) argument.kind = TypeKind::AnyType;  // a list that an operator has returned
       return argument;
     }
-    if (list || json.is_array()) return read_list(json, list ? list->getElementType() : c10::AnyType::get(), depth);
+    if (list || json.is_array()) return read_list(json, list ? list->getElementType() : c10::TypePtr(c10::AnyType::get()), depth);
     argument.constant = fitting(constant(json), argument.kind);
     if (!fits(argument.constant, argument.kind))
       unusable("got " + shown(json) + " where the operator takes " + type->str());
@@ -394,7 +396,7 @@ std::string size_misfit(const Json& exported, const std::array<int64_t, 2>& size
   if (const auto fixed = exported.at("fixed_size").get<std::string>(); !fixed.empty())
     return images + " do not fit, because " + fixed + again;
   for (const Json& guard : exported.at("guards"))
-    if (!holds(guard, {2, exported.at("example").at(1), size[0], size[1]}))
+    if (!holds(guard, {2, exported.at("example").at(1).get<int64_t>(), size[0], size[1]}))
       return images + " take another way through the model than the example, and were not verified" + again;
   return "";
 }

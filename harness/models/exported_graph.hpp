@@ -9,6 +9,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/types.h>
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
