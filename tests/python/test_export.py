@@ -324,7 +324,7 @@ class WhatIsRefused(Exports):
             def between(self, y):
                 return y + y.new_zeros(int(y.shape[0]), 1, 1, 1)
 
-        self.refused(Rows(), "batch a constant, 2")
+        self.refused(Rows(), "one image", "int(x.shape[0])")
 
     def test_branch_on_one_image(self):
         class Alone(Small):

@@ -94,10 +94,6 @@ def _traced(model: torch.nn.Module, example: torch.Tensor, fixed_size: bool) -> 
         asserted = "" if fixed_size else "; where the model asserts a size, try fixed_size (--fixed-size)"
         raise ExportError(f"torch.export refuses the model: {type(error).__name__}: {' '.join(lines[:3])[:600]}{asserted}. "
                           "A branch on the values of a tensor has to become torch.where, and .item() has to go") from error
-    images = _images(program)
-    if isinstance(images.meta["val"].shape[0], int):
-        raise ExportError(f"tracing made the batch a constant, {images.meta['val'].shape[0]}: something in the model takes its size as a "
-                          "number of Python, as int(x.shape[0]) does; leave it a size")
     return program
 
 
@@ -112,7 +108,10 @@ class _Writer:
     def __init__(self, program: torch.export.ExportedProgram, mode: str, tensors: "_Tensors", run_type: torch.dtype) -> None:
         self.nodes: List[Dict[str, Any]] = []
         self.run_type, self.tensors = run_type, tensors
-        self.batch = _images(program).meta["val"].shape[0].node.expr
+        batch = _images(program).meta["val"].shape[0]
+        if isinstance(batch, int):
+            raise ExportError(f"tracing made the batch the constant {batch}; leave its size a size, and no number of Python")
+        self.batch = batch.node.expr
         ids = {}
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         self.first = len(tensors.entries)  # the images; set again when both programs' tensors are known
@@ -584,7 +583,8 @@ def _verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[s
     description["verified"] = [first]
     one = _compared(model, description, tensors, example[:1])
     if fault := _fault(one, example.dtype):
-        raise ExportError(f"the graph is not the model at one image, where {fault}; a branch on the size of the batch has to go")
+        raise ExportError(f"the graph is not the model at one image, where {fault}. Something in it branches on the size of the batch, or takes it as "
+                          "a number of Python, as int(x.shape[0]) does; leave it a size")
     description["verified"].append(one)
     description["fixed_size"] = "" if free else "tracing made its height and width constants"
     larger = [3, example.shape[1], *(size + 32 * (d + 1) for d, size in enumerate(example.shape[2:]))]
