@@ -57,9 +57,7 @@ template <class Function>
 auto of_file(const std::string& folder, Function function) {
   try {
     return function();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + error.what());
   }
 }
@@ -93,7 +91,8 @@ struct Options {
       problems.add("auxiliary", "auxiliary and auxiliary_weight need each other; give both, or neither");
     try {
       of_file(file, [&] {
-        const Json& exported = *description(file);
+        const std::shared_ptr<const Json> read = description(file);
+        const Json& exported = *read;
         const std::array<ExportedGraph, 2> graphs = {ExportedGraph(exported, "train", at::kFloat),
                                                      ExportedGraph(exported, "evaluate", at::kFloat)};
         for (const auto& [key, name] : {std::pair("output", output), std::pair("auxiliary", auxiliary)}) {
@@ -115,15 +114,19 @@ struct Options {
   Channels norm_channels() const {
     return of_file(file, [&] {
       std::set<int64_t> channels;
-      for (const Json& site : description(file)->at("sites")) channels.insert(site.at("channels").get<int64_t>());
+      const std::shared_ptr<const Json> read = description(file);
+      for (const Json& site : read->at("sites")) channels.insert(site.at("channels").get<int64_t>());
       return Channels(channels.begin(), channels.end());
     });
   }
   int64_t image_multiple() const { return multiple_of; }
   Labelled answers_for() const {
     return of_file(file, [&] {
-      const Json& outputs = description(file)->at("evaluate").at("outputs");
-      return outputs.at(0).at("shape").size() == 4 ? Labelled::pixels : Labelled::images;
+      const std::shared_ptr<const Json> read = description(file);
+      const Json& outputs = read->at("evaluate").at("outputs");
+      const auto named = std::ranges::find_if(outputs, [&](const Json& each) { return each.at("name") == output; });
+      const Json& answer = named == outputs.end() ? outputs.at(0) : *named;
+      return answer.at("shape").size() == 4 ? Labelled::pixels : Labelled::images;
     });
   }
   bool brings_weights() const {
@@ -309,6 +312,7 @@ class ExportedNetwork : public Network {
     make_convolutions(layers);
     register_tensors();
     silence_or_draw(train_, /*quiet=*/false);
+    refuse_noise_in_evaluation();
     train_.finish(asked_train_);
     evaluate_.finish(asked_evaluate_);
     cut_into_blocks();
@@ -598,6 +602,12 @@ class ExportedNetwork : public Network {
     return reached;
   }
 
+  void refuse_noise_in_evaluation() const {
+    for (const Node& node : evaluate_.nodes())
+      if (node.random && !node.skipped)
+        throw Error(Error::Kind::refused, options_.file + ": " + node.module + " draws in evaluation, too (" + node.op + ")");
+  }
+
   static void silence_or_draw(ExportedGraph& graph, bool quiet) {
     std::map<std::string, int> drawn;
     for (Node& node : graph.nodes()) {
@@ -753,9 +763,24 @@ class ExportedNetwork : public Network {
   std::vector<Block> blocks_;
 };
 
+class Exported : public Model {
+ public:
+  using Options = exported::Options;
+
+  Exported(const Options& options, const Context& context) : options_(options), context_(context) {}
+
+  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
+    return of_file(options_.file, [&] { return std::make_shared<ExportedNetwork>(layers, options_, classes, context_); });
+  }
+
+ private:
+  Options options_;
+  Context context_;
+};
+
 const Registered<Model> entry{{.name = "exported",
                                .summary = "a network of PyTorch, as bnlab.export wrote it",
                                .source = "torch.export (PyTorch 2.8 and newer)"},
-                              make<Model, ModelOf<ExportedNetwork, Options>>};
+                              make<Model, Exported>};
 
 }  // namespace bnlab::exported

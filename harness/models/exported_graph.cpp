@@ -178,13 +178,10 @@ class ArgumentReader {
   ArgumentReader(int64_t before, const at::TensorOptions& run) : before_(before), run_(run) {}
 
   Argument read(const Json& json, c10::TypePtr type, int depth = 0) const {
-    Argument argument;
-    if (const auto optional = type->cast<c10::OptionalType>()) {
-      argument = read_present(json, optional->getElementType(), depth);
-      argument.optional = true;
-      return argument;
-    }
-    return read_present(json, type, depth);
+    const auto optional = type->cast<c10::OptionalType>();
+    Argument argument = read_present(json, optional ? optional->getElementType() : type, depth);
+    if (optional && !argument.is_list) argument.optional = true;  // of a list its items decide
+    return argument;
   }
 
  private:
@@ -364,6 +361,20 @@ c10::OperatorHandle operator_named(const std::string& op) {
   return *handle;
 }
 
+// What an operator refuses is said with the module that it stands in.
+IValue called(const ExportedGraph::Node& node, ExportedGraph::Values& stack) {
+  try {
+    node.handle->callBoxed(stack);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw Error(Error::Kind::refused, node.op + (node.module.empty() ? "" : " in " + node.module) + ": " +
+                                          error.what_without_backtrace());
+  }
+  if (stack.empty()) return {};
+  return stack.size() == 1 ? std::move(stack[0]) : IValue(c10::ivalue::Tuple::create(std::move(stack)));
+}
+
 // What these operators return may be their first argument, whatever their schema says.
 bool may_return_its_argument(const std::string& op) {
   return op == "aten::dropout" || op == "aten::feature_dropout" || op == "aten::type_as" || op == "py::getitem";
@@ -539,16 +550,12 @@ void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& p
       const WithAutocast autocast(node.autocast, device);
       stack.clear();
       for (const Argument& argument : node.arguments) stack.push_back(filled(argument, values));
-      if (node.instead) {
+      if (node.instead)
         result = node.instead(stack, pass);
-      } else if (!node.handle) {
+      else if (!node.handle)
         result = on_sizes(node.op.substr(4), stack[0], stack.size() > 1 ? stack[1] : IValue());
-      } else {
-        node.handle->callBoxed(stack);
-        result = stack.size() == 1 ? std::move(stack[0])
-                 : stack.empty()   ? IValue()
-                                   : IValue(c10::ivalue::Tuple::create(std::move(stack)));
-      }
+      else
+        result = called(node, stack);
     }
     for (const int64_t value : node.dies) values[static_cast<size_t>(value)] = IValue();
   }
