@@ -102,6 +102,8 @@ class Network : public torch::nn::Module {
 
   // Whether the optimizer may change this parameter, as far as the network goes.
   virtual bool trainable(const std::string& /*parameter*/) const { return true; }
+  // Whether its sites' buffers hold running statistics from which those of a run go on.
+  virtual bool brings_statistics() const { return false; }
 };
 
 }  // namespace bnlab

@@ -120,6 +120,7 @@ struct Options {
     });
   }
   int64_t image_multiple() const { return multiple_of; }
+  std::string folder() const { return file; }
   Labelled answers_for() const {
     return of_file(file, [&] {
       const std::shared_ptr<const Json> read = description(file);
@@ -343,6 +344,7 @@ class ExportedNetwork : public Network {
   }
 
   bool trainable(const std::string& parameter) const override { return !frozen_.contains(parameter); }
+  bool brings_statistics() const override { return true; }
 
  private:
   // A part of the training graph whose activations are computed again, with one tensor that is read behind it.

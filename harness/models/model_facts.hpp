@@ -21,6 +21,8 @@ struct ModelFacts {
 
   // Channels of each kind of norm site.
   FactOfOptions<Channels> norm_channels = [](const Json&) { return Channels(); };
+  // The folder that it is read from; "": none.
+  FactOfOptions<std::string> folder = [](const Json&) { return std::string(); };
   // Whether it starts from weights that it brings along, such as trained ones.
   FactOfOptions<bool> brings_weights = [](const Json&) { return false; };
   FactOfOptions<Labelled> answers_by_options = {};  // none: answers_for
@@ -36,6 +38,7 @@ struct ModelFacts {
       norm_channels = asked<Options>(&Options::norm_channels);
     if constexpr (requires { &Options::image_multiple; })
       image_multiple = asked<Options>(&Options::image_multiple);
+    if constexpr (requires { &Options::folder; }) folder = asked<Options>(&Options::folder);
     if constexpr (requires { &Options::brings_weights; })
       brings_weights = asked<Options>(&Options::brings_weights);
     if constexpr (requires { &Options::answers_for; })

@@ -51,8 +51,8 @@ TrainedModel::TrainedModel(const RunSpec& spec, const Data& data, World& world)
   if (spec.init_from) {
     loaded_ = load_weights(*spec.init_from, network());
     for (at::Tensor& buffer : network().buffers()) world.gradients().broadcast(buffer, 0, Purpose::control);
+    built_.start_statistics();
   }
-  if (spec.init_from || facts_of<ModelFacts>(spec.model).brings_weights(spec.model)) built_.start_statistics();
   for (at::Tensor& parameter : network().parameters())
     world.gradients().broadcast(parameter, 0, Purpose::control);  // all ranks start from those of rank 0
 }

@@ -18,15 +18,6 @@ at::Tensor batch(int64_t samples = 4, at::ScalarType dtype = at::kDouble) {
   return at::randn({samples, 3, 12, 16}, dtype);
 }
 
-// The folder without its dropout, whose masks are bnlab's own.
-ExportedFolder without_noise() {
-  ExportedFolder folder;
-  folder.graph["train"] = folder.graph["evaluate"];
-  for (Json& node : folder.nodes_of("train"))
-    if (node["op"] == "aten::batch_norm") node["args"][5] = true;
-  return folder;
-}
-
 // The same network written with LibTorch's operators.
 at::Tensor by_hand(const ExportedFolder& folder, const at::Tensor& x, bool training) {
   const auto w = [&](const std::string& name) { return folder.weight(name).to(x.scalar_type()); };
@@ -45,7 +36,7 @@ double apart(const at::Tensor& a, const at::Tensor& b) {
 }
 
 TEST(Exported, ComputesWhatTheGraphSays) {
-  const ExportedFolder folder = without_noise();
+  const ExportedFolder folder(/*noise=*/false);
   OneRankNetwork built(folder.model());
   EXPECT_LT(apart(built.forward(batch(), Mode::evaluate_saved).logits, by_hand(folder, batch(), false)), 1e-12);
   EXPECT_LT(apart(built.forward(batch(), Mode::train).logits, by_hand(folder, batch(), true)), 1e-12);
@@ -74,11 +65,13 @@ TEST(Exported, LeavesReluAndResidualToTheSite) {
 }
 
 TEST(Exported, FusesNothingThatSomebodyElseReads) {
-  ExportedFolder folder = without_noise();
-  for (const char* mode : {"train", "evaluate"})  // the head also reads the stem's norm before its ReLU
-    folder.nodes_of(mode)[9]["args"][0] = ExportedFolder::v(folder.value(1));
+  ExportedFolder folder(/*noise=*/false);
+  for (const char* mode : {"train", "evaluate"})  // the addition takes the stem's norm before its ReLU
+    folder.nodes_of(mode)[7]["args"][1] = ExportedFolder::v(folder.value(1));
   OneRankNetwork built(folder.model());
+  ASSERT_EQ(built.sites().size(), 2u);  // nothing reads the shortcut's
   EXPECT_EQ(built.sites()[0].activation, Activation::none);
+  EXPECT_EQ(built.sites()[1].activation, Activation::relu);
 }
 
 TEST(Exported, SitesHaveTheNumbersOfTheNetworkOrOfTheStrategy) {
@@ -141,13 +134,13 @@ TEST(Exported, MasksOfDropoutDependOnTheRowAlone) {
 }
 
 TEST(Exported, StrategiesThatMakeConvolutionsMakeThose) {
-  const ExportedFolder folder = without_noise();
+  const ExportedFolder folder(/*noise=*/false);
   OneRankNetwork built(folder.model(), 5, {{"name", "weight_standardisation"}, {"base", {{"name", "sync"}}}});
   const auto standardised = [](const at::Tensor& w) {
     const at::Tensor flat = w.flatten(1);
     return ((flat - flat.mean(1, true)) / (flat.var(1, false, true) + 1e-5).sqrt()).view_as(w);
   };
-  ExportedFolder expected = without_noise();
+  ExportedFolder expected(/*noise=*/false);
   for (NamedTensor& each : expected.weights)
     if (each.name.ends_with("conv.weight")) each.tensor = standardised(each.tensor.to(at::kDouble));
   EXPECT_LT(apart(built.forward(batch(), Mode::train).logits, by_hand(expected, batch(), true)), 1e-5);
@@ -177,16 +170,12 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
       {"draws random numbers", [](F& f) { f.nodes_of("train")[9].erase("random"); }},
       {"a site that is not there", [](F& f) { f.nodes_of("train")[1]["site"] = 7; }},
       {"is a value that is not there", [](F& f) { f.graph["train"]["outputs"][0]["value"] = 1000; }},
-      {"damaged", [](F& f) { f.graph.erase("sites"); }},
+      {"'sites' not found", [](F& f) { f.graph.erase("sites"); }},
       {"lacks head.bias", [](F& f) { f.weights.pop_back(); }},
       {"beside graph.json", [](F& f) { f.graph["weights"][0] = "../weights.safetensors"; }},
       {"5 classes", [](F& f) { f.graph["train"]["outputs"][0]["value"] = f.value(8); }},
       {"depends on the others",
-       [](F& f) {
-         for (const char* mode : {"train", "evaluate"})
-           f.nodes_of(mode)[8] = F::node("aten::sub.Tensor", {F::v(f.value(7)), F::v(f.value(7)), 1}, "");
-         f.nodes_of("train")[8] = F::node("aten::roll", {F::v(f.value(7)), {1}, {0}}, "");
-       }},
+       [](F& f) { f.nodes_of("train")[8] = F::node("aten::roll", {F::v(f.value(7)), {1}, {0}}, ""); }},
   };
   for (const Fault& fault : faults) {
     ExportedFolder folder;
