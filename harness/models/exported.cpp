@@ -566,7 +566,7 @@ class ExportedNetwork : public Network {
     const std::set<int64_t> learning = reached();
     for (size_t i = 0; i < tensors_.size(); ++i) {
       const std::string name = name_of(i), kind = tensor(i).at("kind").get<std::string>();
-      if (kind == "constant" || name.ends_with(".num_batches_tracked")) continue;
+      if (kind == "constant" || !tensors_[i].is_floating_point()) continue;  // nothing trains these
       const size_t dot = name.rfind('.');
       const std::string path = dot == std::string::npos ? "" : name.substr(0, dot), last = dot == std::string::npos ? name : name.substr(dot + 1);
       const bool trained = kind == "parameter" && tensor(i).at("trained").get<bool>();

@@ -57,6 +57,16 @@ def batch(height=16, width=16, dtype=torch.float32):
     return torch.randn(2, 3, height, width, dtype=dtype, generator=torch.Generator().manual_seed(3))
 
 
+class Tied(Small):
+    def __init__(self):
+        super().__init__(classes=4)
+        self.other = nn.Conv2d(4, 4, 1, bias=False)
+        self.other.weight = self.head.weight
+
+    def between(self, y):
+        return self.other(y)
+
+
 class Straight(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -220,15 +230,6 @@ class WhatIsWritten(Exports):
             self.assertEqual([n["site"] for n in description[mode]["nodes"] if n["op"] == "aten::batch_norm"], [0, 0])
 
     def test_tied_weights_stand_once_with_both_names(self):
-        class Tied(Small):
-            def __init__(self):
-                super().__init__(classes=4)
-                self.other = nn.Conv2d(4, 4, 1, bias=False)
-                self.other.weight = self.head.weight
-
-            def between(self, y):
-                return self.other(y)
-
         description = self.export(Tied())
         entry = next(entry for entry in description["tensors"] if "aliases" in entry)
         self.assertEqual((entry["name"], entry["aliases"]), ("head.weight", ["other.weight"]))
@@ -384,23 +385,41 @@ class WhatIsRefused(Exports):
 
 
 class WeightsBack(Exports):
-    def test_trained_weights_come_back_under_all_names(self):
+    def run_of(self, weights, **spec):
+        """The folder of a run of 3 steps that ended with these weights."""
+        run = self.folder.parent / "run"
+        run.mkdir(exist_ok=True)
+        bnlab.write_safetensors(run / WEIGHTS, {n: t for n, t in weights.items() if not n.endswith(COUNTER)})
+        record = {"spec": {"model": {"name": "exported", "file": str(self.folder)}, "seed": 0, "steps": 3, **spec}}
+        (run / "record.json").write_text(json.dumps(record), encoding="utf-8")
+        return run
+
+    def test_trained_weights_come_back_and_batches_are_counted(self):
         model = Small()
         self.export(model)
-        trained = {name: tensor + 1 if tensor.is_floating_point() else tensor
-                   for name, tensor in model.state_dict().items()}
-        run = Path(self.folder).parent / "run"
-        run.mkdir()
-        bnlab.write_safetensors(run / WEIGHTS, {n: t for n, t in trained.items() if not n.endswith(COUNTER)})
+        trained = {name: tensor + 1 if tensor.is_floating_point() else tensor for name, tensor in model.state_dict().items()}
         other = Small()
-        bnlab.load_into(other, run, self.folder)
+        bnlab.load_into(other, self.run_of(trained))
         for name, tensor in other.state_dict().items():
-            if not name.endswith(COUNTER):
-                self.assertTrue(torch.equal(tensor, trained[name]), name)
-        with self.assertRaisesRegex(ValueError, "lacks norm.running_mean"):
-            del trained["norm.running_mean"]
-            bnlab.write_safetensors(run / WEIGHTS, trained)
-            bnlab.load_into(other, run, self.folder)
+            expected = torch.tensor(3) if name.endswith(COUNTER) else trained[name]
+            self.assertTrue(torch.equal(tensor, expected), name)
+
+    def test_a_run_without_the_norms_tensors_is_refused(self):
+        model = Small()
+        self.export(model)
+        trained = dict(model.state_dict())
+        del trained["norm.running_mean"]
+        with self.assertRaisesRegex(ValueError, "has no norm.running_mean"):
+            bnlab.load_into(Small(), self.run_of(trained))
+
+    def test_tied_weights_come_back_under_all_their_names(self):
+        model = Tied()
+        self.export(model)
+        trained = {name: tensor + 1 for name, tensor in model.state_dict().items() if name != "other.weight"}
+        other = Tied()
+        bnlab.load_into(other, self.run_of(trained))
+        self.assertTrue(torch.equal(other.other.weight, model.head.weight + 1))
+        self.assertIs(other.other.weight, other.head.weight)
 
 
 class CommandLine(Exports):

@@ -637,23 +637,25 @@ def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", examp
     return description
 
 
-def load_into(model: torch.nn.Module, run: "Union[str, os.PathLike[str], Any]", exported: "Union[str, os.PathLike[str]]") -> None:
-    """Puts the weights that a run has trained into the model under the names of its own state_dict. run: its folder, or a
-    weights file; exported: the folder that the run's model came from, for what was not trained. Raises ValueError where a
-    tensor of the model gets no value, as under a strategy whose sites hold other parameters than a batch norm."""
-    file = Path(getattr(run, "path", run))
-    trained = read_safetensors(file if file.is_file() else file / WEIGHTS)
-    description = json.loads((Path(exported) / GRAPH).read_text())
-    state, own = {}, model.state_dict()
+def load_into(model: torch.nn.Module, run: Any) -> None:
+    """Puts the weights of a run into the PyTorch model that was exported for it, under the names of its state_dict. run: its
+    folder, or a row of `Results.runs`. Raises ValueError for a run whose sites hold other tensors than batch norms do."""
+    folder = Path(run if isinstance(run, (str, os.PathLike)) else run["folder"])
+    spec = json.loads((folder / "record.json").read_text(encoding="utf-8"))["spec"]
+    exported = Path(spec["model"]["file"])
+    description = json.loads((exported / GRAPH).read_text(encoding="utf-8"))
+    began = read_safetensors(exported / description["weights"][spec["seed"] if description["initialisations"] else 0])
+    trained, state, own = read_safetensors(folder / WEIGHTS), {}, model.state_dict()
     for entry in description["tensors"]:
-        for name in (entry["name"], *entry.get("aliases", [])):
-            if name in own and not name.endswith(COUNTER):
-                if entry["name"] not in trained:
-                    raise ValueError(f"{file}: lacks {entry['name']}; a strategy without it cannot be put into a PyTorch model")
-                state[name] = trained.pop(entry["name"]) if name == entry["name"] and not entry.get("aliases") \
-                    else trained[entry["name"]]
-    counters = {name: value for name, value in own.items() if name.endswith(COUNTER)}
-    model.load_state_dict({**counters, **state})
+        name = entry["name"]
+        value = trained.get(name, began[name])
+        if name.endswith(COUNTER):
+            value = value + entry.get("counts", 0) * spec["steps"]
+        elif name not in trained and value.is_floating_point() and entry["kind"] != "constant":
+            raise ValueError(f"{folder}: has no {name}, so that its strategy cannot be put into a PyTorch model; those with running "
+                             "statistics can")
+        state.update({alias: value for alias in (name, *entry.get("aliases", [])) if alias in own})
+    model.load_state_dict(state)
 
 
 def summary(description: Dict[str, Any]) -> str:

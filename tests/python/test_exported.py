@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Holds bnlab's model `exported` to the PyTorch models that were exported: outputs, gradients and running statistics of one
+pass in float64, at the example, at another batch and size, and at one image.
+
+  BNLAB_PROGRAM=build/release/bnlab PYTHONPATH=build/peers:scripts/python python3 tests/python/test_exported.py
+
+BNLAB_NETWORKS=resnet18,Unet tries these networks alone. Exit status 77, which ctest reports as skipped, where torch,
+safetensors, torchvision, segmentation_models_pytorch or timm are not installed (scripts/peers.sh does it).
+"""
+
+import copy
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "scripts/python"), str(ROOT / "tests/peers"), str(ROOT / "tests/python")]
+
+try:
+    import segmentation_models_pytorch  # noqa: F401
+    import timm  # noqa: F401
+    import torch
+    import torchvision  # noqa: F401
+    from comparing import Peer, bnlab_answer, expected_answer, largest_differences
+except ImportError as error:
+    print(f"SKIPPED: exported networks, because {error}; scripts/peers.sh installs what is needed")
+    sys.exit(77)
+
+import bnlab
+from test_export import CHOSEN, NAMED
+
+BOUND = 1e-9
+ONE_VALUE = "more than 1 value per channel"
+
+
+def quiet(model):
+    """The model in float64, without noise, whose numbers bnlab draws from streams of its own."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        elif hasattr(module, "drop_prob"):
+            module.drop_prob = 0.0
+        elif type(module).__name__ == "StochasticDepth":
+            module.p = 0.0
+    return model.double().train()
+
+
+class AsPyTorch(unittest.TestCase):
+    def compare(self, name, model, size):
+        with tempfile.TemporaryDirectory() as folder:
+            exported = Path(folder) / "mine"
+            description = bnlab.export(model, torch.randn(2, 3, size, size, dtype=torch.float64), exported)
+            outputs = [output["name"] for output in description["train"]["outputs"]]
+            answer = description["evaluate"]["outputs"][0]["shape"]
+            spec = {"name": "exported", "file": str(exported)}
+            if len(outputs) > 1:
+                spec.update(auxiliary=outputs[1], auxiliary_weight=0.4)
+            for found in description["verified"]:
+                shape = found["shape"]
+                peer = Peer(name, spec, None, classes=answer[1], size=tuple(shape[2:]), images=shape[0], strategy="per_tower")
+                for training in (True, False):
+                    with self.subTest(network=name, shape=shape, training=training):
+                        if "refused" in found["train" if training else "evaluate"]:
+                            continue  # by PyTorch itself
+                        self.agree(peer, model, training, folder)
+
+    def agree(self, peer, model, training, folder):
+        module = copy.deepcopy(model)
+        weights = bnlab.read_safetensors(Path(peer.model["file"]) / bnlab.export.WEIGHTS)
+        inputs = {"images": torch.randn(peer.images, 3, *peer.size, dtype=torch.float64)}
+        expected = expected_answer(module, inputs, training)
+        found, _ = bnlab_answer(peer, {n: t for n, t in weights.items() if ":" not in n}, inputs, training, folder)
+        # What no output needs is no parameter there, and has no gradient here.
+        for name in [name for name in expected if name.startswith("grad/") and name not in found]:
+            self.assertFalse(expected.pop(name).any(), f"{name} has a gradient in PyTorch")
+        for kind, (difference, name) in largest_differences(expected, found).items():
+            self.assertLess(difference, BOUND, f"{kind}: {name}")
+
+    def test_outputs_gradients_and_running_statistics_are_those_of_pytorch(self):
+        chosen = os.environ.get("BNLAB_NETWORKS", "")
+        for name, (make, size) in {**NAMED, **CHOSEN}.items():
+            if not chosen or name in chosen.split(","):
+                torch.manual_seed(0)
+                self.compare(name, quiet(make()), size)
+
+    def test_one_value_per_channel_is_refused_with_the_site(self):
+        model = quiet(NAMED["deeplabv3_resnet50"][0]())
+        with tempfile.TemporaryDirectory() as folder:
+            exported = Path(folder) / "mine"
+            bnlab.export(model, torch.randn(2, 3, 64, 64, dtype=torch.float64), exported)
+            peer = Peer("one", {"name": "exported", "file": str(exported)}, None, classes=21, strategy="per_tower")
+            weights = bnlab.read_safetensors(exported / bnlab.export.WEIGHTS)
+            inputs = {"images": torch.randn(1, 3, 64, 64, dtype=torch.float64)}
+            with self.assertRaisesRegex(AssertionError, ONE_VALUE):
+                bnlab_answer(peer, {n: t for n, t in weights.items() if ":" not in n}, inputs, True, folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
