@@ -1,5 +1,6 @@
 // bnlab explain: one strategy, model, task, optimizer or loss; for a strategy also what a training step of it
 // exchanges, counted on a model, and how many kernels a norm site takes on a GPU.
+#include <filesystem>
 #include <iostream>
 #include <regex>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -84,12 +86,20 @@ Json cost_json(const StepCost& cost) {
           {"notes", cost.notes}};
 }
 
+// A folder that bnlab.export wrote stands for the network in it.
+std::string named_model(const std::string& text) {
+  const bool exported = find_registered("model", text) == nullptr && std::filesystem::exists(text + "/graph.json");
+  return exported ? Json{{"name", "exported"}, {"file", text}}.dump() : text;
+}
+
 // What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its
 // message.
 std::variant<StepCost, std::string> count(const ExplainRequest& request, const Json& strategy) {
   StepCase step = request.step;
   step.strategy = strategy;
-  step.model = resolved_component("explain", "model", request.model);
+  step.model = resolved_component("explain", "model", named_model(request.model));
+  const MadeFor made_for = facts_of<ModelFacts>(step.model).made_for(step.model);
+  if (made_for.classes > 0) step.classes = made_for.classes;
   std::tie(step.height, step.width) = read_size(request.size);
   try {
     return count_step(step);
@@ -145,7 +155,7 @@ void add_explain(Program& program) {
   };
   command.add_option("NAME", request.component, "What a spec can name, or a JSON object with parameters too")
       ->required();
-  command.add_option("--model", request.model, "Model whose training step is counted")
+  command.add_option("--model", request.model, "Model whose training step is counted: a name, or a folder of bnlab.export")
       ->type_name("NAME")
       ->capture_default_str();
   add_count("--towers", request.step.towers, "Units of batch-norm statistics");

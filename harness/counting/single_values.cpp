@@ -57,7 +57,8 @@ std::vector<Site> single_sites(const Json& model, const std::array<int64_t, 2>& 
   std::vector<Site> single;
   try {
     ShapesOnly layers(single);
-    const auto network = builder_of(model, {.image_sizes = {size}}, /*classes=*/2)(layers);
+    const int64_t own = facts_of<ModelFacts>(model).made_for(model).classes;
+    const auto network = builder_of(model, {.image_sizes = {size}}, own > 0 ? own : 2)(layers);
     const at::NoGradGuard no_grad;
     const Batch image{at::zeros({1, 3, size[0], size[1]}), {}, Towers({1}, 1, 0)};
     network->features(image.images, image.pass({}, Mode::evaluate_saved));

@@ -57,6 +57,8 @@ template <class Function>
 auto of_file(const std::string& folder, Function function) {
   try {
     return function();
+  } catch (const std::out_of_range& error) {
+    throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: a shape is too short");
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + error.what());
   }
@@ -121,13 +123,20 @@ struct Options {
   }
   int64_t image_multiple() const { return multiple_of; }
   std::string folder() const { return file; }
-  Labelled answers_for() const {
+  // The shape of the answer for the example.
+  std::vector<int64_t> answer() const {
     return of_file(file, [&] {
       const std::shared_ptr<const Json> read = description(file);
       const Json& outputs = read->at("evaluate").at("outputs");
       const auto named = std::ranges::find_if(outputs, [&](const Json& each) { return each.at("name") == output; });
-      const Json& answer = named == outputs.end() ? outputs.at(0) : *named;
-      return answer.at("shape").size() == 4 ? Labelled::pixels : Labelled::images;
+      return (named == outputs.end() ? outputs.at(0) : *named).at("shape").get<std::vector<int64_t>>();
+    });
+  }
+  Labelled answers_for() const { return answer().size() == 4 ? Labelled::pixels : Labelled::images; }
+  MadeFor made_for() const {
+    return of_file(file, [&] {
+      const auto example = description(file)->at("example").get<std::vector<int64_t>>();
+      return MadeFor{.classes = answer().at(1), .image_size = {example.at(2), example.at(3)}};
     });
   }
   bool brings_weights() const {
