@@ -57,7 +57,7 @@ template <class Function>
 auto of_file(const std::string& folder, Function function) {
   try {
     return function();
-  } catch (const std::out_of_range& error) {
+  } catch (const std::out_of_range&) {
     throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: a shape is too short");
   } catch (const nlohmann::json::exception& error) {
     throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + error.what());
@@ -155,30 +155,25 @@ Pass with_rows(const Pass& pass, int64_t rows_per_image) {
   return wider;
 }
 
-enum class Draw { kept, uniform, normal };
-
-// Numbers of the shape of `like` from streams of their own: one for each row of the step, or, where a row has
-// no image, one for the step. kept: 1 with `probability`, else 0.
-at::Tensor drawn(const at::Tensor& like, Draw draw, double probability, const std::string& name, bool by_row, const Pass& pass) {
+// Numbers from [0, 1) of the shape of `like`, from streams of their own: one for each row of the step, or,
+// where a row has no image, one for the step.
+at::Tensor uniform(const at::Tensor& like, const std::string& name, bool by_row, const Pass& pass) {
   const int64_t rows = by_row ? like.size(0) : 1, of_row = rows == 0 ? 0 : like.numel() / rows;
   std::vector<int64_t> places = by_row ? pass.rows : std::vector<int64_t>{0};
   for (int64_t r = 0; by_row && pass.rows.empty() && r < rows; ++r)
     places.push_back(pass.towers.local_begin() * pass.rows_per_sample + r);
   for (int64_t& place : places)
     if (by_row) place = pass.row_of_step(place);
-  const auto all = by_row ? static_cast<uint64_t>(pass.micro_batch.count * pass.towers.total_samples() * pass.rows_per_sample) : 1;
+  const int64_t all = by_row ? pass.micro_batch.count * pass.towers.total_samples() * pass.rows_per_sample : 1;
   const std::string purpose = (pass.mode == Mode::calibrate ? "noise/calibration/" : "noise/") + name;
   const auto write = [=, seed = pass.seed](uint8_t* bytes, uint64_t step) {
     auto* values = reinterpret_cast<float*>(bytes);
     for (const int64_t place : places) {
-      Stream stream(seed, purpose, step * all + static_cast<uint64_t>(place));
-      for (int64_t i = 0; i < of_row; ++i)
-        *values++ = static_cast<float>(draw == Draw::normal    ? stream.normal()
-                                       : draw == Draw::uniform ? stream.uniform()
-                                                               : stream.uniform() < probability);
+      Stream stream(seed, purpose, step * static_cast<uint64_t>(all) + static_cast<uint64_t>(place));
+      for (int64_t i = 0; i < of_row; ++i) *values++ = static_cast<float>(stream.uniform());
     }
   };
-  const auto count = rows * of_row * static_cast<int64_t>(sizeof(float));
+  const int64_t count = rows * of_row * static_cast<int64_t>(sizeof(float));
   at::Tensor bytes;
   if (pass.mode == Mode::train && pass.bytes != nullptr) {
     bytes = pass.bytes->take(count, like.device(), write);
@@ -187,49 +182,48 @@ at::Tensor drawn(const at::Tensor& like, Draw draw, double probability, const st
     write(host.data(), pass.mode == Mode::calibrate ? pass.batch : static_cast<uint64_t>(pass.step.index));
     bytes = uploaded(host, like.device());
   }
-  return bytes.view(at::kFloat).view(like.sizes()).to(like.scalar_type());
+  return bytes.view(at::kFloat).view(like.sizes());
 }
 
-// What a node that draws does instead. quiet: numbers that are the same for every row, for the test of a
-// network's rows.
+// What a node that draws does instead. quiet: what it draws in the mean, the same for every row, for the test of
+// a network's rows.
 std::function<IValue(Values&, const Pass&)> noise(const Node& node, const std::string& name, bool quiet) {
-  const std::string base = node.op.substr(6, node.op.find('.') - 6);  // behind "aten::"
-  const bool in_place = base.ends_with("_");
-  const std::string kind = in_place ? base.substr(0, base.size() - 1) : base;
-  const bool by_row = *node.random > 0;
-  if (*node.random < 0) {
-    throw Error(Error::Kind::refused, node.module + " draws with " + node.op +
-                                          " for images that are not its rows, so that the numbers would depend on the placement");
-  }
-  const auto constant = [&](size_t i) { return node.arguments.at(i).constant.toScalar().toDouble(); };
-  if (kind == "dropout" || kind == "feature_dropout") {
-    const double probability = constant(1);
-    if (!by_row || probability >= 1)
-      throw Error(Error::Kind::refused, node.module + ": expected dropout of the images' values, by less than all of them");
-    const Dropout what{name, probability, kind == "feature_dropout"};
-    return [=, rows = *node.random](Values& a, const Pass& pass) -> IValue {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Error::Kind::refused, (node.module.empty() ? "" : node.module + ": ") + node.op + " " + why);
+  };
+  const int64_t rows = *node.random;
+  if (rows < 0) refuse("draws for images that are not its rows, so that the numbers would depend on the placement");
+  const auto probability = [&] {
+    const IValue& given = node.arguments.at(1).constant;
+    if (!given.isScalar()) refuse("must have one probability, as a number");
+    return given.toScalar().toDouble();
+  };
+  if (node.op.starts_with("aten::dropout") || node.op.starts_with("aten::feature_dropout")) {
+    const Dropout what{name, probability(), node.op.starts_with("aten::feature_dropout")};
+    if (rows == 0 || what.probability >= 1) refuse("must drop values of the images, and not all of them");
+    return [=, in_place = node.writes >= 0](Values& a, const Pass& pass) -> IValue {
       const at::Tensor x = a[0].toTensor();
       if (quiet) return x;
       const at::Tensor y = dropout(x, what, with_rows(pass, rows));
       return in_place ? x.copy_(y) : y;
     };
   }
-  const bool of_tensor = kind == "bernoulli" || kind.ends_with("_like");
-  const Draw draw = kind == "bernoulli" ? Draw::kept : kind.starts_with("randn") ? Draw::normal : Draw::uniform;
-  if (!of_tensor && kind != "rand" && kind != "randn")
-    throw Error(Error::Kind::refused, node.module + " draws with " + node.op + ", which bnlab does not");
-  const bool by_tensor = kind == "bernoulli" && (node.arguments.size() < 3 || node.op == "aten::bernoulli_.Tensor");
-  if (by_tensor) throw Error(Error::Kind::refused, node.module + ": expected bernoulli with one probability, as a number");
-  const double probability = draw == Draw::kept ? constant(1) : 0;
-  return [=, rows = *node.random, type = of_tensor ? IValue() : node.arguments.at(1).constant](Values& a, const Pass& pass) -> IValue {
-    const at::Tensor like = of_tensor ? a[0].toTensor()
-                                      : at::empty(a[0].toIntVector(), at::TensorOptions()
-                                                                          .dtype(type.isNone() ? at::kFloat : type.toScalarType())
-                                                                          .device(a[3].isNone() ? at::kCPU : a[3].toDevice()));
-    const double middle = draw == Draw::kept ? 1 : draw == Draw::uniform ? 0.5 : 0;
-    const at::Tensor values = quiet ? at::full_like(like, middle)
-                                    : drawn(like, draw, probability, name, by_row, with_rows(pass, std::max<int64_t>(rows, 1)));
-    return in_place ? like.copy_(values) : values;
+  const auto drawn = [=](const at::Tensor& like, const Pass& pass) {
+    return quiet ? at::full_like(like, 0.5, like.options().dtype(at::kFloat))
+                 : uniform(like, name, rows > 0, with_rows(pass, std::max<int64_t>(rows, 1)));
+  };
+  if (node.op == "aten::bernoulli_.float" || node.op == "aten::bernoulli.p") {
+    return [=, p = probability(), in_place = node.writes >= 0](Values& a, const Pass& pass) -> IValue {
+      const at::Tensor x = a[0].toTensor();
+      const at::Tensor kept = (quiet ? at::ones_like(x) : drawn(x, pass).lt(p)).to(x.scalar_type());
+      return in_place ? x.copy_(kept) : kept;
+    };
+  }
+  if (node.op != "aten::rand") refuse("is no noise that bnlab draws");
+  return [=](Values& a, const Pass& pass) -> IValue {  // size, dtype, layout, device
+    const at::Device device = a[3].isNone() ? at::Device(at::kCPU) : a[3].toDevice();
+    const at::Tensor like = at::empty(a[0].toIntVector(), at::TensorOptions().dtype(at::kFloat).device(device));
+    return drawn(like, pass).to(a[1].isNone() ? at::kFloat : a[1].toScalarType());
   };
 }
 

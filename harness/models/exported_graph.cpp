@@ -66,7 +66,7 @@ bool may_be_called(const std::string& name) {
       "empty", "empty_like", "new_empty", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full",
       "full_like", "new_full", "arange", "linspace", "scalar_tensor", "eye", "fill", "zero",
       // noise, which bnlab draws
-      "dropout", "feature_dropout", "bernoulli", "rand", "rand_like", "randn", "randn_like"};
+      "dropout", "feature_dropout", "bernoulli", "rand"};
   const std::string::size_type dot = name.find('.');
   std::string base = name.substr(0, dot);
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);

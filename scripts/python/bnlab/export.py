@@ -133,7 +133,7 @@ class _Writer:
         tree = pytree.tree_unflatten(list(values), self.program.call_spec.out_spec)
         named = pytree.tree_flatten_with_path(tree, is_leaf=lambda v: isinstance(v, dict) and set(v) == {"v"})[0]
         return [{"name": ".".join(_key(k) for k in keys), "value": value["v"]} for keys, value in named
-                if isinstance(value, dict)]  # their shapes come with the comparison
+                if isinstance(value, dict)]  # their shapes at the example come with the comparison
 
     def walk(self, graph: torch.fx.Graph, owner: torch.nn.Module, ids: Dict[Any, Any], state: Dict[str, Any]) -> List[Any]:
         for node in graph.nodes:
@@ -408,6 +408,8 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
         except Exception as error:  # the model's own refusal, of any type
             found[mode] = {"refused": str(error).splitlines()[0][:200]}
             continue
+        for output in description[mode]["outputs"]:
+            output.setdefault("shape", list(expected[output["name"]].shape) if output["name"] in expected else [])
         copies = {name: t.clone() for name, t in tensors.items()}
         for entry in description["tensors"]:
             copies[entry["name"]].requires_grad_(entry.get("trained", False) and mode == "train")
@@ -569,12 +571,6 @@ def _described(model: torch.nn.Module, example: torch.Tensor, fixed_size: bool) 
 def _verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[str, torch.Tensor], example: torch.Tensor,
             free: bool) -> None:
     """Compares at the example, at one image and at another size. Raises ExportError unless the first two are right."""
-    for mode in MODES:
-        with torch.no_grad():
-            own = copy.deepcopy(model).train(mode == "train") if mode == "evaluate" else copy.deepcopy(model)
-            shapes = {name: list(y.shape) for name, y in _flat(own(example.clone())).items()}
-        for output in description[mode]["outputs"]:
-            output["shape"] = shapes.get(output["name"], [])
     first = _compared(model, description, tensors, example)
     if "refused" in first["train"]:
         raise ExportError(f"the model refuses the example: {first['train']['refused']}")
@@ -583,8 +579,8 @@ def _verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[s
     description["verified"] = [first]
     one = _compared(model, description, tensors, example[:1])
     if fault := _fault(one, example.dtype):
-        raise ExportError(f"the graph is not the model at one image, where {fault}. Something in it branches on the size of the batch, or takes it as "
-                          "a number of Python, as int(x.shape[0]) does; leave it a size")
+        raise ExportError(f"the graph is not the model at one image, where {fault}. Something in it branches on the size of the "
+                          "batch, or takes it as a number of Python, as int(x.shape[0]) does; leave it a size")
     description["verified"].append(one)
     description["fixed_size"] = "" if free else "tracing made its height and width constants"
     larger = [3, example.shape[1], *(size + 32 * (d + 1) for d, size in enumerate(example.shape[2:]))]
