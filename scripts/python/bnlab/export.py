@@ -49,6 +49,7 @@ _REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 _ASSERTIONS = ("aten::_assert_tensor_metadata",)
 # Differences that rounding leaves between the graph and the model, relative to the largest number.
 _BOUNDS = {torch.float64: 1e-9, torch.float32: 1e-4}
+_FAR = 1e30  # a difference where one of two tensors is missing, has another shape or is not finite
 
 
 class ExportError(ValueError):
@@ -350,17 +351,17 @@ def _flat(outputs: Any) -> Dict[str, torch.Tensor]:
 
 
 def _apart(got: Optional[torch.Tensor], expected: Optional[torch.Tensor]) -> float:
-    """The largest difference, relative to the largest expected number; inf where one of the two is missing."""
+    """The largest difference, relative to the largest expected number, or _FAR."""
     if got is None or expected is None:
         present = expected if got is None else got
-        return 0.0 if present is None or not present.any() else math.inf
+        return 0.0 if present is None or not present.any() else _FAR
     if got.shape != expected.shape:
-        return math.inf
+        return _FAR
     if got.numel() == 0:
         return 0.0
     got, expected = got.detach().double(), expected.detach().double()
     if not torch.equal(got.isfinite(), expected.isfinite()):
-        return math.inf
+        return _FAR
     apart = (got - expected).nan_to_num().abs().max() / expected.nan_to_num().abs().max().clamp_min(1e-6)
     return float(apart)
 
@@ -420,8 +421,8 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
         except Exception as error:
             found[mode] = {"fails": str(error).splitlines()[0][:200]}
             continue
-        differences = found[mode] = {"outputs": max((_apart(got.get(n), y) for n, y in expected.items()), default=math.inf)}
-        if mode == "evaluate" or differences["outputs"] == math.inf:
+        differences = found[mode] = {"outputs": max((_apart(got.get(n), y) for n, y in expected.items()), default=_FAR)}
+        if mode == "evaluate" or differences["outputs"] == _FAR:
             continue
         _scalar(expected).backward()
         loss = _scalar(got)
