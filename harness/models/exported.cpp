@@ -52,15 +52,22 @@ std::shared_ptr<const Json> description(const std::string& folder) {
   return read.json;
 }
 
-// What is read of a damaged file throws exceptions of the JSON library, too.
+// What is done with a damaged file throws exceptions of the JSON library and of LibTorch, too.
 template <class Function>
 auto of_file(const std::string& folder, Function function) {
+  const auto unusable = [&](const std::string& why) {
+    return Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + why);
+  };
   try {
     return function();
-  } catch (const std::out_of_range&) {
-    throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: a shape is too short");
   } catch (const nlohmann::json::exception& error) {
-    throw Error(Error::Kind::data, folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + error.what());
+    throw unusable(error.what());
+  } catch (const std::out_of_range& error) {
+    throw unusable(error.what());
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw unusable(error.what_without_backtrace());
   }
 }
 

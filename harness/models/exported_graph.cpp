@@ -249,6 +249,7 @@ double number(const IValue& value) {
 
 int64_t floor_division(int64_t m, int64_t n) {
   if (n == 0) unusable("a division of sizes by 0");
+  if (n == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(m));  // of the lowest number m / n traps
   return m / n - (m % n != 0 && (m < 0) != (n < 0) ? 1 : 0);
 }
 
@@ -426,6 +427,7 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode, cons
     try {
       node.site = json.value("site", int64_t{-1});
       if (node.site < -1 || node.site >= static_cast<int64_t>(exported.at("sites").size())) unusable("a site that is not there");
+      if (node.site >= 0 && node.op != "aten::batch_norm") unusable("a site that is no batch norm");
       if (json.contains("random")) node.random = json.at("random").get<int64_t>();
       node.grad = json.value("grad", true);
       node.like = json.value("like", false);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/error.hpp"
+#include "harness/random.hpp"
 #include "tests/models/exported_folder.hpp"
 #include "tests/models/one_rank_network.hpp"
 
@@ -185,6 +186,30 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
       ADD_FAILURE() << "not refused: " << fault.word;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(fault.word), std::string::npos) << error.what();
+    }
+  }
+}
+
+// Any value of graph.json in the place of any other: an Error, or a network that runs.
+TEST(Exported, DamagedGraphsAreErrorsOrNetworks) {
+  const std::vector<Json> wrong = {nullptr, true, -1, 0, 1, 3, 1e9, 0.5, "", "aten::relu", "sum", Json::array(), Json::object(),
+                                   Json::array({1, 2}), {{"v", 5}}, {{"dtype", "run"}}, {{"float", "nan"}}};
+  Stream stream(1, "damaged graphs");
+  for (int i = 0; i < 400; ++i) {
+    ExportedFolder folder(/*noise=*/i % 2 == 0);
+    Json flat = folder.graph.flatten();  // by paths
+    auto place = flat.begin();
+    std::advance(place, stream.below(static_cast<int64_t>(flat.size())));
+    const std::string path = place.key();
+    folder.graph[Json::json_pointer(path)] = wrong[static_cast<size_t>(stream.below(static_cast<int64_t>(wrong.size())))];
+    SCOPED_TRACE(path + " is " + folder.graph[Json::json_pointer(path)].dump());
+    try {
+      OneRankNetwork built(folder.model());
+      built.forward(batch(), Mode::train);
+      built.forward(batch(), Mode::evaluate_saved);
+    } catch (const Error&) {
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "no Error: " << error.what();
     }
   }
 }
