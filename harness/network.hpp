@@ -104,6 +104,10 @@ class Network : public torch::nn::Module {
   virtual bool trainable(const std::string& /*parameter*/) const { return true; }
   // Whether its sites' buffers hold running statistics from which those of a run go on.
   virtual bool brings_statistics() const { return false; }
+  // Why no training step can be replayed as a CUDA graph; "" where they can.
+  virtual std::string why_not_replayed() const { return ""; }
+  // What a record must say of it.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 }  // namespace bnlab

@@ -356,6 +356,24 @@ class ExportedNetwork : public Network {
   bool trainable(const std::string& parameter) const override { return !frozen_.contains(parameter); }
   bool brings_statistics() const override { return true; }
 
+  // Sizes that follow from the values of a tensor.
+  std::string why_not_replayed() const override {
+    for (const Node& node : train_.nodes()) {
+      const bool by_values = node.op == "aten::index.Tensor" && std::ranges::any_of(node.arguments[1].items, [&](const Argument& i) {
+        return i.value >= train_.images() || (i.value >= 0 && tensors_[static_cast<size_t>(i.value)].scalar_type() == at::kBool);
+      });
+      if (!node.skipped && (by_values || node.op == "aten::repeat_interleave.Tensor" || node.op == "aten::one_hot"))
+        return node.op + (node.module.empty() ? "" : " in " + node.module) + " may wait for the values of a tensor";
+    }
+    return "";
+  }
+
+  std::vector<std::string> notes() const override {
+    return {"exported from PyTorch " + exported_->at("torch").get<std::string>() +
+            (exported_->at("initialisations").get<bool>() ? ": each seed starts from an initialisation of its own"
+                                                          : ": all seeds start from the weights that came along")};
+  }
+
  private:
   // A part of the training graph whose activations are computed again, with one tensor that is read behind it.
   struct Block {

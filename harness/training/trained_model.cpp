@@ -72,6 +72,7 @@ void TrainedModel::describe(State& state) {
 
 std::vector<std::string> TrainedModel::notes() const {
   std::vector<std::string> notes = built_.strategy().notes();
+  for (const std::string& note : network().notes()) notes.push_back(note);
   if (!loaded_.empty()) notes.push_back(loaded_);
   return notes;
 }

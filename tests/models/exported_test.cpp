@@ -114,6 +114,22 @@ TEST(Exported, HasAnInitialisationForEachSeed) {
   EXPECT_NO_THROW(OneRankNetwork{folder.model()});
 }
 
+TEST(Exported, SaysWhichWeightsItBeganWithAndWhatCannotBeReplayed) {
+  ExportedFolder folder;
+  OneRankNetwork built(folder.model());
+  EXPECT_EQ(built.network().notes(), std::vector<std::string>{"exported from PyTorch 2.11.0: all seeds start from the weights that came along"});
+  EXPECT_EQ(built.network().why_not_replayed(), "");
+  // The channels in an order that follows from the images.
+  Json& nodes = folder.nodes_of("train");
+  nodes[8] = ExportedFolder::node("aten::argmax", {ExportedFolder::v(folder.value(7)), 1, false}, "pick");  // [images, 12, 16]
+  nodes[9] = ExportedFolder::node("aten::one_hot", {ExportedFolder::v(folder.value(8)), 4}, "pick");
+  nodes[10]["args"][0] = ExportedFolder::v(folder.value(11));
+  nodes.insert(nodes.begin() + 10, ExportedFolder::node("aten::permute", {ExportedFolder::v(folder.value(9)), {0, 3, 1, 2}}, "pick"));
+  nodes.insert(nodes.begin() + 11, ExportedFolder::node("aten::mul.Tensor", {ExportedFolder::v(folder.value(10)), ExportedFolder::v(folder.value(7))}, "pick"));
+  folder.graph["train"]["outputs"][0]["value"] = folder.value(12);
+  EXPECT_EQ(OneRankNetwork(folder.model()).network().why_not_replayed(), "aten::one_hot in pick may wait for the values of a tensor");
+}
+
 TEST(Exported, LeavesOutAHeadThatIsNotTrained) {
   ExportedFolder folder;
   folder.graph["train"]["outputs"].push_back({{"name", "aux"}, {"value", folder.value(6)}, {"shape", {2, 4, 12, 16}}});
