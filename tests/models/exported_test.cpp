@@ -40,8 +40,8 @@ double apart(const at::Tensor& a, const at::Tensor& b) {
 TEST(Exported, ComputesWhatTheGraphSays) {
   const ExportedFolder folder(/*noise=*/false);
   OneRankNetwork built(folder.model());
-  EXPECT_LT(apart(built.forward(batch(), Mode::evaluate_saved).logits, by_hand(folder, batch(), false)), 1e-12);
-  EXPECT_LT(apart(built.forward(batch(), Mode::train).logits, by_hand(folder, batch(), true)), 1e-12);
+  EXPECT_LT(apart(built.forward(batch(), Mode::evaluate_saved).logits, by_hand(folder, batch(), false)), 1e-10);
+  EXPECT_LT(apart(built.forward(batch(), Mode::train).logits, by_hand(folder, batch(), true)), 1e-10);
 }
 
 TEST(Exported, HasTheNamesAndWeightsOfTheFile) {
@@ -92,7 +92,7 @@ TEST(Exported, RunningStatisticsGoOnFromThoseOfTheFile) {
   const at::Tensor of_batch =
       at::conv2d(batch(), folder.weight("stem.conv.weight").to(at::kDouble), {}, 1, 1).mean({0, 2, 3});
   built.forward(batch(), Mode::train);
-  EXPECT_LT(apart(built.network().named_buffers()["stem.norm.running_mean"], 0.99 * mean + 0.01 * of_batch), 1e-12);
+  EXPECT_LT(apart(built.network().named_buffers()["stem.norm.running_mean"], 0.99 * mean + 0.01 * of_batch), 1e-10);
 }
 
 TEST(Exported, FrozenParametersStayFrozen) {
@@ -148,7 +148,7 @@ TEST(Exported, MasksOfDropoutDependOnTheRowAlone) {
   const at::Tensor once = built.forward(batch(), Mode::train).logits;
   EXPECT_TRUE(once.equal(built.forward(batch(), Mode::train).logits));
   EXPECT_FALSE(once.equal(built.forward(batch(), Mode::train, /*step=*/1).logits));
-  EXPECT_LT(apart(once.narrow(0, 0, 2), built.forward(batch().narrow(0, 0, 2), Mode::train).logits), 1e-12);
+  EXPECT_LT(apart(once.narrow(0, 0, 2), built.forward(batch().narrow(0, 0, 2), Mode::train).logits), 1e-10);
 }
 
 TEST(Exported, StrategiesThatMakeConvolutionsMakeThose) {

@@ -9,26 +9,30 @@ safetensors, torchvision, segmentation_models_pytorch or timm are not installed 
 """
 
 import copy
+import importlib
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / "scripts/python"), str(ROOT / "tests/peers"), str(ROOT / "tests/python")]
+sys.path += [str(ROOT / "scripts/python"), str(ROOT / "tests/peers"), str(ROOT / "tests/python"),
+             str(ROOT / "tests/pages")]
 
 try:
     import segmentation_models_pytorch  # noqa: F401
     import timm  # noqa: F401
     import torch
     import torchvision  # noqa: F401
-    from comparing import Peer, bnlab_answer, expected_answer, largest_differences
+    from comparing import PROGRAM, Peer, bnlab_answer, expected_answer, largest_differences
 except ImportError as error:
     print(f"SKIPPED: exported networks, because {error}; scripts/peers.sh installs what is needed")
     sys.exit(77)
 
 import bnlab
+from page import block
 from test_export import CHOSEN, NAMED
 
 BOUND = 1e-9
@@ -100,6 +104,48 @@ class AsPyTorch(unittest.TestCase):
             inputs = {"images": torch.randn(1, 3, 64, 64, dtype=torch.float64)}
             with self.assertRaisesRegex(AssertionError, ONE_VALUE):
                 bnlab_answer(peer, state_of(weights), inputs, True, folder)
+
+
+class ThePage(unittest.TestCase):
+    """What harness/models/own_pytorch_network.md gives to paste works, from a model to its trained weights."""
+
+    def said(self, *command):
+        path = os.pathsep.join([str(ROOT / "scripts/python"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        done = subprocess.run(command, cwd=self.folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, f"{command}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def test_networks_are_exported_trained_under_five_strategies_and_handed_back(self):
+        page = "harness/models/own_pytorch_network.md"
+        program = str(Path(PROGRAM).resolve())
+        spec = block(page, '{"task"').partition("\n\n")[0]
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder = Path(folder)
+            (self.folder / "mine.py").write_text(block(page, "import segmentation_models_pytorch"), encoding="utf-8")
+            sys.path.insert(0, folder)
+            self.addCleanup(sys.path.remove, folder)
+            for function in ("my_unet", "my_deeplab"):
+                with self.subTest(function):
+                    self.said(sys.executable, "-m", "bnlab.export", f"mine:{function}", "--example", "2,3,96,96")
+                    (self.folder / f"{function}.json").write_text(spec.replace("my_unet", function), encoding="utf-8")
+                    self.assertIn("norm sites", self.said(program, "explain", "sync", "--model", function, "--size", "96x96"))
+                    self.said(program, "run", f"{function}.json", "--device", "cpu")
+                    records = [file.parent for file in self.folder.glob(f"results/**/{function}/**/record.json")]
+                    self.assertEqual(len(records), 5)
+                    self.hand_back(function, next(run for run in records if "sync" in str(run)))
+
+    def hand_back(self, function, run):
+        model = getattr(importlib.import_module("mine"), function)()
+        before = Path.cwd()
+        os.chdir(self.folder)  # as specs name folders
+        self.addCleanup(os.chdir, before)
+        bnlab.load_into(model, run)
+        peer = Peer(function, {"name": "exported", "file": str(self.folder / function)}, None, classes=5, size=(96, 96), images=2)
+        inputs = {"images": torch.randn(2, 3, 96, 96)}
+        expected = expected_answer(model, dict(inputs), training=False)["logits"]
+        found, _ = bnlab_answer(peer, bnlab.read_safetensors(run / "weights.safetensors"), inputs, False, str(self.folder))
+        self.assertLess(((found["logits"] - expected).abs().max() / expected.abs().max()).item(), 1e-5)
 
 
 if __name__ == "__main__":
