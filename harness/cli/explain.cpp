@@ -1,5 +1,6 @@
 // bnlab explain: one strategy, model, task, optimizer or loss; for a strategy also what a training step of it
 // exchanges, counted on a model, and how many kernels a norm site takes on a GPU.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <regex>
@@ -11,6 +12,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/counting/single_values.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
@@ -92,6 +94,20 @@ std::string named_model(const std::string& text) {
   return exported ? Json{{"name", "exported"}, {"file", text}}.dump() : text;
 }
 
+// Of a network that somebody has exported: its sites, and the one with the fewest values.
+std::string network_text(const ExplainRequest& request) {
+  const Json model = resolved_component("explain", "model", named_model(request.model));
+  if (facts_of<ModelFacts>(model).folder(model).empty()) return "";
+  const auto [height, width] = read_size(request.size);
+  const std::vector<SiteValues> sites = site_values(model, {height, width});
+  if (sites.empty()) return "";
+  const SiteValues& poorest = *std::ranges::min_element(sites, {}, &SiteValues::values);
+  const int64_t values = poorest.values * request.step.batch_per_tower;
+  return "    " + request.model + ": " + amount(static_cast<int64_t>(sites.size()), "norm site") + "; the fewest values are at " +
+         poorest.name + ": " + amount(poorest.values, "value") + " per channel and image, " + std::to_string(values) +
+         " per tower" + (values == 1 ? ", which no strategy can normalise by that keeps towers apart" : "") + "\n";
+}
+
 // What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its
 // message.
 std::variant<StepCost, std::string> count(const ExplainRequest& request, const Json& strategy) {
@@ -128,6 +144,7 @@ int explain(const ExplainRequest& request) {
   json["family"] = family;
   std::string text = about_text(about, given.is_object() ? given : Json::object());
   if (family == kStrategy) {
+    text += network_text(request);
     const auto counted = count(request, chosen);
     const auto* cost = std::get_if<StepCost>(&counted);
     json["chosen"] = chosen;

@@ -525,7 +525,7 @@ void ExportedGraph::finish(const std::vector<int64_t>& asked) {
     for (const Argument& argument : nodes_[i].arguments)
       if (!nodes_[i].skipped) each_value(argument, [&](int64_t value) { last[static_cast<size_t>(value)] = i; });
   }
-  for (int64_t value = images_; value < value_of(nodes_.size()); ++value)
+  for (int64_t value = images_ + 1; value < value_of(nodes_.size()); ++value)  // the images say the device to the end
     if (std::ranges::find(asked, value) == asked.end() && !nodes_.empty())
       nodes_[last[static_cast<size_t>(value)]].dies.push_back(value);
 }
