@@ -159,7 +159,7 @@ std::function<IValue(Values&, const Pass&)> noise(const Node& node, const std::s
                     "drawn for each image by itself");
   }
   const Dropout what{.name = name, .probability = drops ? p : 1 - p, .whole_channels = of_channels};
-  return [=, in_place = node.writes >= 0](Values& a, const Pass& pass) -> IValue {
+  return [=, in_place = node.writes.has_value()](Values& a, const Pass& pass) -> IValue {
     const at::Tensor x = a[0].toTensor();
     const at::Tensor y =
         drops ? dropout(x, what, pass) : dropout(at::ones_like(x), what, pass).ne(0).to(x.scalar_type());
@@ -181,16 +181,16 @@ struct Place {
   // taken: additions that other sites compute.
   void look_behind(std::set<size_t>& taken) {
     const std::vector<Node>& nodes = graph->nodes();
-    const int64_t x = nodes[node].arguments[0].value;
+    const std::optional<size_t> x = nodes[node].arguments[0].value;
     std::optional<size_t> next = graph->only_reader(graph->value_of(node));
     if (next && is_one_of(nodes[*next].op, {"aten::add.Tensor", "aten::add_.Tensor"}) &&
         !taken.contains(*next)) {
       const Node& sum = nodes[*next];
       const bool first = sum.arguments[0].value == graph->value_of(node);
-      const int64_t other = sum.arguments[first ? 1 : 0].value;
+      const std::optional<size_t> other = sum.arguments[first ? 1 : 0].value;
       const IValue& alpha = sum.arguments[2].constant;
       // Of an addition in place the other operand changes, which somebody may read.
-      if (!sum.like || !alpha.isInt() || alpha.toInt() != 1 || other < 0 || (!first && sum.writes >= 0) ||
+      if (!sum.like || !alpha.isInt() || alpha.toInt() != 1 || !other || (!first && sum.writes) ||
           changed(x, *next))
         return;
       taken.insert(*next);
@@ -203,10 +203,10 @@ struct Place {
   }
 
   // Whether a node between the norm, or the addition, and `end` changes the memory of a value.
-  bool changed(int64_t value, size_t end) const {
+  bool changed(std::optional<size_t> value, size_t end) const {
     for (size_t i = add.value_or(node) + 1; i < end; ++i) {
       const Node& between = graph->nodes()[i];
-      if (!between.skipped && between.writes >= 0 && graph->root(between.writes) == graph->root(value))
+      if (value && !between.skipped && between.writes && graph->root(*between.writes) == graph->root(*value))
         return true;
     }
     return false;
@@ -255,8 +255,7 @@ class ExportedNetwork : public Network {
       const bool by_values =
           node.op == "aten::index.Tensor" &&
           std::ranges::any_of(node.arguments[1].items, [&](const Argument& i) {
-            return i.value >= train_.images() ||
-                   (i.value >= 0 && tensors_[static_cast<size_t>(i.value)].scalar_type() == at::kBool);
+            return i.value >= train_.images() || (i.value && tensors_[*i.value].scalar_type() == at::kBool);
           });
       if (!node.skipped &&
           (by_values || is_one_of(node.op, {"aten::repeat_interleave.Tensor", "aten::one_hot"})))
@@ -276,8 +275,8 @@ class ExportedNetwork : public Network {
   // A part of the training graph whose activations are computed again, with one tensor that is read behind it.
   struct Block {
     size_t first, last;
-    std::vector<int64_t> inputs = {};  // tensors that the part before it has made
-    int64_t output = -1;               // -1: its activations are kept
+    std::vector<size_t> inputs = {};    // tensors that the part before it has made
+    std::optional<size_t> output = {};  // none: its activations are kept
   };
 
   const Json& tensor(size_t i) const { return exported_->at("tensors").at(i); }
@@ -336,10 +335,10 @@ class ExportedNetwork : public Network {
       std::set<size_t> taken;
       for (size_t i = 0; i < graph->nodes().size(); ++i) {
         const Node& node = graph->nodes()[i];
-        if (node.site < 0 || node.skipped) continue;
-        std::vector<Place>& own = places[static_cast<size_t>(node.site)];
+        if (!node.site || node.skipped) continue;
+        std::vector<Place>& own = places[*node.site];
         if (own.empty() && graph == &evaluate_) continue;  // training has no use for it
-        if (own.empty()) order.push_back(static_cast<size_t>(node.site));
+        if (own.empty()) order.push_back(*node.site);
         own.push_back({graph, i});
         own.back().look_behind(taken);
       }
@@ -383,34 +382,32 @@ class ExportedNetwork : public Network {
   bool is_own_convolution(const ExportedGraph& graph, size_t i) const {
     const Node& node = graph.nodes()[i];
     if (node.skipped || !node.grad || !node.op.starts_with("aten::conv2d")) return false;
-    const int64_t weight = node.arguments[1].value, bias = node.arguments[2].value;
-    const auto own = [&](int64_t value) {
-      return value >= 0 && value < graph.images() && graph.only_reader(value) == i &&
-             trained(static_cast<size_t>(value));
+    const std::optional<size_t> weight = node.arguments[1].value, bias = node.arguments[2].value;
+    const auto own = [&](size_t value) {
+      return value < graph.images() && graph.only_reader(value) == i && trained(value);
     };
     const bool constants =
         std::ranges::none_of(node.arguments.begin() + 3, node.arguments.end(),
-                             [](const Argument& a) { return a.value >= 0 || !a.items.empty(); });
-    if (!constants || !own(weight) || (bias >= 0 && !own(bias))) return false;
-    const auto [module, name] = split(name_of(static_cast<size_t>(weight)));
-    return name == "weight" && (bias < 0 || name_of(static_cast<size_t>(bias)) == path(module, "bias"));
+                             [](const Argument& a) { return a.value || !a.items.empty(); });
+    if (!constants || !weight || !own(*weight) || (bias && !own(*bias))) return false;
+    const auto [module, name] = split(name_of(*weight));
+    return name == "weight" && (!bias || name_of(*bias) == path(module, "bias"));
   }
 
   void make_convolutions(LayerMaker& layers) {
     for (size_t i = 0; i < train_.nodes().size(); ++i) {
       if (!is_own_convolution(train_, i)) continue;
       Node& node = train_.nodes()[i];
-      const int64_t weight = node.arguments[1].value;
+      const size_t weight = *node.arguments[1].value;
       const std::optional<size_t> twin = evaluate_.only_reader(weight);
       if (twin ? !is_own_convolution(evaluate_, *twin) : evaluate_.is_read(weight)) continue;
       const std::optional<size_t> next = train_.only_reader(train_.value_of(i));
-      ConvSite site{.name = split(name_of(static_cast<size_t>(weight))).first,
-                    .weight = tensors_[static_cast<size_t>(weight)]};
+      ConvSite site{.name = split(name_of(weight)).first, .weight = tensors_[weight]};
       site.in = site.weight.size(1);
       site.out = site.weight.size(0);
-      site.norm_follows = next && train_.nodes()[*next].site >= 0 &&
+      site.norm_follows = next && train_.nodes()[*next].site &&
                           train_.nodes()[*next].arguments[0].value == train_.value_of(i);
-      site.bias = node.arguments[2].value >= 0;
+      site.bias = node.arguments[2].value.has_value();
       site.compute = [handle = *node.handle,
                       rest = mapped(std::span(node.arguments).subspan(3), &Argument::constant)](
                          const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
@@ -448,7 +445,7 @@ class ExportedNetwork : public Network {
   // Under the names of the model's state_dict. A layer's own tensors begin as those of the file; what the file
   // has for a layer that the strategy has no use for, such as running statistics, is left.
   void register_tensors() {
-    const std::set<int64_t> learning = reached();
+    const std::set<size_t> learning = reached();
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (tensor(i).at("kind") == "constant" || !tensors_[i].is_floating_point())
         continue;  // nothing trains these
@@ -463,7 +460,7 @@ class ExportedNetwork : public Network {
       } else if (layers_.contains(path) &&
                  is_one_of(name, {"weight", "bias", "running_mean", "running_var"})) {
         continue;
-      } else if (trained(i) && learning.contains(static_cast<int64_t>(i))) {
+      } else if (trained(i) && learning.contains(i)) {
         tensors_[i] = module.register_parameter(name, tensors_[i]);
       } else {
         tensors_[i] = module.register_buffer(name, tensors_[i]);
@@ -472,13 +469,13 @@ class ExportedNetwork : public Network {
   }
 
   // The values that the gradients of what is asked for reach.
-  std::set<int64_t> reached() const {
-    std::set<int64_t> reached(train_.asked().begin(), train_.asked().end());
+  std::set<size_t> reached() const {
+    std::set<size_t> reached(train_.asked().begin(), train_.asked().end());
     for (size_t i = train_.nodes().size(); i-- > 0;) {
       const Node& node = train_.nodes()[i];
       if (!node.skipped && node.grad && reached.contains(train_.value_of(i)) &&
           !node.op.starts_with("aten::detach"))
-        each_value(node, [&](int64_t value) { reached.insert(value); });
+        each_value(node, [&](size_t value) { reached.insert(value); });
     }
     return reached;
   }
@@ -486,18 +483,17 @@ class ExportedNetwork : public Network {
   // What is asked of a graph. Buffers that it changes stay as they were where nothing is trained.
   Maps answers(const ExportedGraph& graph, const at::Tensor& images, const Pass& pass) const {
     const bool trains = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
-    std::map<int64_t, at::Tensor> before;
+    std::map<size_t, at::Tensor> before;
     for (const Node& node : graph.nodes())
-      if (!trains && !node.skipped && node.writes >= 0 && graph.root(node.writes) < graph.images())
-        before[graph.root(node.writes)] = tensors_[static_cast<size_t>(graph.root(node.writes))].clone();
+      if (!trains && !node.skipped && node.writes && graph.root(*node.writes) < graph.images())
+        before[graph.root(*node.writes)] = tensors_[graph.root(*node.writes)].clone();
     Values values = graph.begin(tensors_, images);
     if (&graph == &train_ && pass.details.recompute != Recompute::none)
       run_blocks(values, pass);
     else
       graph.run(values, 0, graph.nodes().size(), pass);
-    for (const auto& [value, tensor] : before) tensors_[static_cast<size_t>(value)].copy_(tensor);
-    return mapped(graph.asked(),
-                  [&](int64_t value) { return values[static_cast<size_t>(value)].toTensor(); });
+    for (const auto& [value, tensor] : before) tensors_[value].copy_(tensor);
+    return mapped(graph.asked(), [&](size_t value) { return values[value].toTensor(); });
   }
 
   // Two images at the example's size, with saved statistics and without noise: the answers must have the
@@ -539,24 +535,26 @@ class ExportedNetwork : public Network {
 
   // Each block ends at the first site behind which one tensor of it is read later.
   void cut_into_blocks() {
-    std::set<int64_t> live, read;  // of the block under way: what is read behind it, and what it reads
+    std::set<size_t> live, read;  // of the block under way: what is read behind it, and what it reads
     bool site = false, kept = false;
     size_t first = 0;
     for (size_t i = 0; i < train_.nodes().size(); ++i) {
       const Node& node = train_.nodes()[i];
       if (!node.skipped) {
-        each_value(node, [&](int64_t value) { read.insert(value); });
+        each_value(node, [&](size_t value) { read.insert(value); });
         if (!is_size(node)) live.insert(train_.value_of(i));
-        site = site || node.site >= 0;
-        kept = kept || (node.writes >= 0 &&
-                        train_.root(node.writes) < train_.value_of(first));  // twice would be wrong
+        site = site || node.site;
+        kept = kept ||
+               (node.writes && train_.root(*node.writes) < train_.value_of(first));  // twice would be wrong
       }
-      for (const int64_t value : node.dies) live.erase(value);
+      for (const size_t value : node.dies) live.erase(value);
       const bool last = i + 1 == train_.nodes().size();
       const bool cut = site && live.size() == 1 && makes_a_tensor(*live.begin());
       if (!cut && !last) continue;
-      Block block{.first = first, .last = i + 1, .output = cut && !kept ? *live.begin() : -1};
-      for (const int64_t value : read)
+      Block block{.first = first,
+                  .last = i + 1,
+                  .output = cut && !kept ? std::optional(*live.begin()) : std::nullopt};
+      for (const size_t value : read)
         if (value >= train_.images() && value < train_.value_of(first) &&
             (value == train_.images() || !is_size(node_of(value))))
           block.inputs.push_back(value);
@@ -568,10 +566,8 @@ class ExportedNetwork : public Network {
     }
   }
 
-  const Node& node_of(int64_t value) const {
-    return train_.nodes()[static_cast<size_t>(value - train_.value_of(0))];
-  }
-  bool makes_a_tensor(int64_t value) const {
+  const Node& node_of(size_t value) const { return train_.nodes()[value - train_.value_of(0)]; }
+  bool makes_a_tensor(size_t value) const {
     const Node& node = node_of(value);
     return node.instead || (node.handle && node.handle->schema().returns().size() == 1 &&
                             node.handle->schema().returns()[0].type()->kind() == c10::TypeKind::TensorType);
@@ -582,30 +578,28 @@ class ExportedNetwork : public Network {
 
   void run_blocks(Values& values, const Pass& pass) const {
     for (const Block& block : blocks_) {
-      if (block.output < 0) {
+      if (!block.output) {
         train_.run(values, block.first, block.last, pass);
         continue;
       }
       // Weights and sizes are there in both passes; the first one adds the sizes that it finds.
       Values constants = values;
-      for (size_t v = static_cast<size_t>(train_.images()); v < constants.size(); ++v)
+      for (size_t v = train_.images(); v < constants.size(); ++v)
         if (!constants[v].isScalar()) constants[v] = IValue();
-      const auto inputs =
-          mapped(block.inputs, [&](int64_t value) { return values[static_cast<size_t>(value)].toTensor(); });
+      const auto inputs = mapped(block.inputs, [&](size_t value) { return values[value].toTensor(); });
       const auto forward = [this, &block, constants, found = &values](const std::vector<at::Tensor>& given,
                                                                       const Pass& inner) mutable {
         Values own = constants;
-        for (size_t i = 0; i < given.size(); ++i) own[static_cast<size_t>(block.inputs[i])] = given[i];
+        for (size_t i = 0; i < given.size(); ++i) own[block.inputs[i]] = given[i];
         train_.run(own, block.first, block.last, inner);
         for (size_t i = block.first; i < block.last && found != nullptr; ++i)
-          if (is_size(train_.nodes()[i]))
-            (*found)[static_cast<size_t>(train_.value_of(i))] = own[static_cast<size_t>(train_.value_of(i))];
+          if (is_size(train_.nodes()[i])) (*found)[train_.value_of(i)] = own[train_.value_of(i)];
         found = nullptr;
-        return own[static_cast<size_t>(block.output)].toTensor();
+        return own[*block.output].toTensor();
       };
-      values[static_cast<size_t>(block.output)] = recomputed(inputs, pass, forward);
+      values[*block.output] = recomputed(inputs, pass, forward);
       for (size_t i = block.first; i < block.last; ++i)
-        for (const int64_t value : train_.nodes()[i].dies) values[static_cast<size_t>(value)] = IValue();
+        for (const size_t value : train_.nodes()[i].dies) values[value] = IValue();
     }
   }
 

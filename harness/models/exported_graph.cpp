@@ -113,7 +113,7 @@ IValue fitting(IValue value, const c10::Type& type) {
 
 // The argument with the values that it reads. The dispatcher refuses those of another type than it takes.
 IValue filled(const Argument& argument, const ExportedGraph::Values& values) {
-  if (argument.value >= 0) return fitting(values[static_cast<size_t>(argument.value)], *argument.type);
+  if (argument.value) return fitting(values[*argument.value], *argument.type);
   if (argument.items.empty()) return argument.constant;
   c10::impl::GenericList list(argument.type);
   for (const Argument& item : argument.items) list.push_back(filled(item, values));
@@ -138,14 +138,13 @@ IValue constant(const Json& json, const at::TensorOptions& run) {
 }
 
 // before: how many values there are before the node.
-Argument argument_of(const Json& json, c10::TypePtr type, int64_t before, const at::TensorOptions& run,
+Argument argument_of(const Json& json, c10::TypePtr type, size_t before, const at::TensorOptions& run,
                      int depth = 0) {
   if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
   const auto list = type->cast<c10::ListType>();
   if (json.is_object() && json.contains("v")) {
-    const auto value = json.at("v").get<int64_t>();
-    if (value < 0 || value >= before)
-      unusable("reads value " + shown(json.at("v")) + " of " + std::to_string(before));
+    const auto value = json.at("v").get<size_t>();  // a negative number becomes one that is too large
+    if (value >= before) unusable("reads value " + shown(json.at("v")) + " of " + std::to_string(before));
     return {.value = value, .type = type};
   }
   if (!json.is_array() && (list == nullptr || json.is_null())) {
@@ -159,7 +158,7 @@ Argument argument_of(const Json& json, c10::TypePtr type, int64_t before, const 
   bool constant = true;
   for (const Json& item : json.is_array() ? json : Json::array({json})) {  // int[2] may be one number
     argument.items.push_back(argument_of(item, argument.type, before, run, depth + 1));
-    each_value(argument.items.back(), [&](int64_t) { constant = false; });
+    each_value(argument.items.back(), [&](size_t) { constant = false; });
   }
   if (constant) {
     c10::impl::GenericList items(argument.type);
@@ -256,12 +255,12 @@ IValue called(const Node& node, ExportedGraph::Values& stack) {
 
 }  // namespace
 
-void each_value(const Argument& argument, const std::function<void(int64_t value)>& visit) {
-  if (argument.value >= 0) visit(argument.value);
+void each_value(const Argument& argument, const std::function<void(size_t value)>& visit) {
+  if (argument.value) visit(*argument.value);
   for (const Argument& item : argument.items) each_value(item, visit);
 }
 
-void each_value(const Node& node, const std::function<void(int64_t value)>& visit) {
+void each_value(const Node& node, const std::function<void(size_t value)>& visit) {
   for (const Argument& argument : node.arguments) each_value(argument, visit);
 }
 
@@ -295,12 +294,12 @@ std::string size_misfit(const Json& exported, const std::array<int64_t, 2>& size
 
 ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
                              const std::vector<std::string>& outputs, const at::TensorOptions& run)
-    : images_(static_cast<int64_t>(exported.at("tensors").size())), device_(run.device()) {
+    : images_(exported.at("tensors").size()), device_(run.device()) {
   const Json& graph = exported.at(mode);
   const Json& nodes = graph.at("nodes");
   if (!nodes.is_array() || nodes.size() > kMostNodes)
     unusable("expected at most " + std::to_string(kMostNodes) + " nodes");
-  for (int64_t value = 0; value <= images_; ++value) roots_.push_back(value);
+  for (size_t value = 0; value <= images_; ++value) roots_.push_back(value);
   for (const Json& json : nodes) {
     const std::string place = mode + ", node " + std::to_string(nodes_.size());
     try {
@@ -309,20 +308,21 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
       unusable(place + " (" + shown(json.value("op", Json())) + "): " + error.what());
     }
     const Node& node = nodes_.back();
-    int64_t root = value_of(nodes_.size() - 1);
+    size_t root = value_of(nodes_.size() - 1);
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const bool shares = node.handle && node.handle->schema().arguments()[i].alias_info() != nullptr;
-      if (const int64_t value = node.arguments[i].value;
-          value >= 0 && (shares || (i == 0 && may_return_its_argument(node.op))))
-        root = roots_[static_cast<size_t>(value)];
+      if (node.arguments[i].value && (shares || (i == 0 && may_return_its_argument(node.op))))
+        root = roots_[*node.arguments[i].value];
     }
     roots_.push_back(root);
   }
   const Json& given = graph.at("outputs");
   for (const std::string& name : outputs) {
-    const auto found = std::ranges::find_if(given, [&](const Json& each) { return each.at("name") == name; });
-    asked_.push_back((name.empty() ? given.at(0) : found == given.end() ? Json() : *found).at("value"));
-    if (asked_.back() < 0 || asked_.back() >= value_of(nodes_.size()))
+    const auto is_it = [&](const Json& each) { return each.at("name") == name; };
+    const auto found = name.empty() ? given.begin() : std::ranges::find_if(given, is_it);
+    if (found == given.end()) unusable("has no output " + shown(name) + " in mode " + mode);
+    asked_.push_back(found->at("value"));
+    if (asked_.back() >= value_of(nodes_.size()))
       unusable(mode + ": the output " + shown(name) + " is a value that is not there");
   }
   skip_what_nothing_needs();
@@ -332,10 +332,9 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
 ExportedGraph::Node ExportedGraph::read(const Json& json, const Json& exported,
                                         const at::TensorOptions& run) const {
   Node node{.op = json.at("op").get<std::string>(), .module = json.at("module").get<std::string>()};
-  const int64_t before = value_of(nodes_.size());
-  node.site = json.value("site", int64_t{-1});
-  if (node.site < -1 || node.site >= static_cast<int64_t>(exported.at("sites").size()) ||
-      (node.site >= 0 && node.op != "aten::batch_norm"))
+  const size_t before = value_of(nodes_.size());
+  if (json.contains("site")) node.site = json.at("site").get<size_t>();
+  if (node.site && (*node.site >= exported.at("sites").size() || node.op != "aten::batch_norm"))
     unusable("a site that is not there");
   if (json.contains("random")) node.random = json.at("random").get<int64_t>();
   node.grad = json.value("grad", true);
@@ -368,15 +367,12 @@ ExportedGraph::Node ExportedGraph::read(const Json& json, const Json& exported,
 
 void ExportedGraph::skip_what_nothing_needs() {
   std::vector<bool> needed(roots_.size(), false);  // values, and the memory that they may share
-  const auto need = [&](int64_t value) {
-    needed[static_cast<size_t>(value)] = needed[static_cast<size_t>(root(value))] = true;
-  };
+  const auto need = [&](size_t value) { needed[value] = needed[root(value)] = true; };
   std::ranges::for_each(asked_, need);
   for (size_t i = nodes_.size(); i-- > 0;) {
     Node& node = nodes_[i];
-    const bool changes =
-        node.writes >= 0 && (root(node.writes) < images_ || needed[static_cast<size_t>(root(node.writes))]);
-    node.skipped = !changes && !needed[static_cast<size_t>(value_of(i))];
+    const bool changes = node.writes && (root(*node.writes) < images_ || needed[root(*node.writes)]);
+    node.skipped = !changes && !needed[value_of(i)];
     if (!node.skipped) each_value(node, need);
   }
 }
@@ -385,19 +381,18 @@ void ExportedGraph::find_readers() {
   readers_.assign(roots_.size(), {});
   for (size_t i = 0; i < nodes_.size(); ++i) {
     nodes_[i].dies.clear();
-    if (!nodes_[i].skipped)
-      each_value(nodes_[i], [&](int64_t value) { readers_[static_cast<size_t>(value)].push_back(i); });
+    if (!nodes_[i].skipped) each_value(nodes_[i], [&](size_t value) { readers_[value].push_back(i); });
   }
-  for (const int64_t value : asked_) readers_[static_cast<size_t>(value)].push_back(nodes_.size());
+  for (const size_t value : asked_) readers_[value].push_back(nodes_.size());
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    const std::vector<size_t>& readers = readers_[static_cast<size_t>(value_of(i))];
+    const std::vector<size_t>& readers = readers_[value_of(i)];
     if (const size_t last = readers.empty() ? i : readers.back(); last < nodes_.size())
       nodes_[last].dies.push_back(value_of(i));
   }
 }
 
-std::optional<size_t> ExportedGraph::only_reader(int64_t value) const {
-  const std::vector<size_t>& readers = readers_[static_cast<size_t>(value)];
+std::optional<size_t> ExportedGraph::only_reader(size_t value) const {
+  const std::vector<size_t>& readers = readers_[value];
   return readers.size() == 1 && readers[0] < nodes_.size() ? std::optional(readers[0]) : std::nullopt;
 }
 
@@ -405,7 +400,7 @@ ExportedGraph::Values ExportedGraph::begin(const std::vector<at::Tensor>& tensor
                                            const at::Tensor& images) const {
   Values values(tensors.begin(), tensors.end());
   const bool changed = std::ranges::any_of(nodes_, [&](const Node& node) {
-    return !node.skipped && node.writes >= 0 && root(node.writes) == images_;
+    return !node.skipped && node.writes && root(*node.writes) == images_;
   });
   values.emplace_back(changed ? images.clone() : images);  // a batch stays as it is
   values.resize(roots_.size());
@@ -424,12 +419,12 @@ void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& p
         autocast.emplace(AutocastState{device_.type(), node.autocast->second, node.autocast->first});
       stack.clear();
       for (const Argument& argument : node.arguments) stack.push_back(filled(argument, values));
-      values[static_cast<size_t>(value_of(i))] =
+      values[value_of(i)] =
           node.instead  ? node.instead(stack, pass)
           : node.handle ? called(node, stack)
                         : on_sizes(node.op.substr(4), stack[0], stack.size() > 1 ? stack[1] : IValue());
     }
-    for (const int64_t value : node.dies) values[static_cast<size_t>(value)] = IValue();
+    for (const size_t value : node.dies) values[value] = IValue();
   }
 }
 

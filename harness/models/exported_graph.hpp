@@ -37,7 +37,7 @@ class ExportedGraph {
   // One argument of a call: a constant, a value of the graph, or a list that has such values.
   struct Argument {
     c10::IValue constant = {};
-    int64_t value = -1;
+    std::optional<size_t> value = {};
     std::vector<Argument> items = {};
     c10::TypePtr type = {};  // what the operator takes here, or each item is
   };
@@ -47,14 +47,14 @@ class ExportedGraph {
     std::string module;  // the path of the module that it was traced in
     std::vector<Argument> arguments = {};
     std::optional<c10::OperatorHandle> handle = {};  // none: arithmetic on sizes
-    int64_t site = -1;                               // of the export's sites
+    std::optional<size_t> site = {};                 // of the export's sites
     std::optional<int64_t> random = {};  // rows that it draws for each image; 0: one draw, the same for all
-    int64_t writes = -1;                 // the value that it changes in place
+    std::optional<size_t> writes = {};   // the value that it changes in place
     bool like = false;                   // of an addition: both operands have one shape
     bool grad = true;                    // false: stands in a region without gradients
     std::optional<std::pair<at::ScalarType, bool>> autocast = {};
     bool skipped = false;  // nothing that is asked for needs it, or another node does its work
-    std::vector<int64_t> dies = {};
+    std::vector<size_t> dies = {};
     // What is done instead of calling the operator.
     std::function<c10::IValue(Values& arguments, const Pass& pass)> instead = {};
 
@@ -68,14 +68,14 @@ class ExportedGraph {
 
   std::vector<Node>& nodes() { return nodes_; }
   const std::vector<Node>& nodes() const { return nodes_; }
-  const std::vector<int64_t>& asked() const { return asked_; }
-  int64_t images() const { return images_; }
-  int64_t value_of(size_t node) const { return images_ + 1 + static_cast<int64_t>(node); }
+  const std::vector<size_t>& asked() const { return asked_; }
+  size_t images() const { return images_; }
+  size_t value_of(size_t node) const { return images_ + 1 + node; }
   // The value whose memory this one may share.
-  int64_t root(int64_t value) const { return roots_[static_cast<size_t>(value)]; }
-  bool is_read(int64_t value) const { return !readers_[static_cast<size_t>(value)].empty(); }
+  size_t root(size_t value) const { return roots_[value]; }
+  bool is_read(size_t value) const { return !readers_[value].empty(); }
   // The node that alone reads a value, and once.
-  std::optional<size_t> only_reader(int64_t value) const;
+  std::optional<size_t> only_reader(size_t value) const;
 
   // Says again who reads each value, and when last; called once nodes have been given other arguments.
   void find_readers();
@@ -89,15 +89,15 @@ class ExportedGraph {
   void skip_what_nothing_needs();
 
   std::vector<Node> nodes_;
-  std::vector<int64_t> asked_;
-  int64_t images_ = 0;
+  std::vector<size_t> asked_;
+  size_t images_ = 0;
   at::Device device_;
-  std::vector<int64_t> roots_;
+  std::vector<size_t> roots_;
   std::vector<std::vector<size_t>> readers_;  // nodes, and nodes_.size() of what is asked for
 };
 
 // The values that a node or an argument reads, in its order.
-void each_value(const ExportedGraph::Argument& argument, const std::function<void(int64_t value)>& visit);
-void each_value(const ExportedGraph::Node& node, const std::function<void(int64_t value)>& visit);
+void each_value(const ExportedGraph::Argument& argument, const std::function<void(size_t value)>& visit);
+void each_value(const ExportedGraph::Node& node, const std::function<void(size_t value)>& visit);
 
 }  // namespace bnlab

@@ -10,6 +10,7 @@ safetensors, torchvision, segmentation_models_pytorch or timm are not installed 
 
 import copy
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "scripts/python"), str(ROOT / "tests/peers"), str(ROOT / "tests/python"),
-             str(ROOT / "tests/pages")]
+             str(ROOT / "tests/pages"), str(ROOT / "tests/simgpu")]
 
 try:
     import segmentation_models_pytorch  # noqa: F401
@@ -33,6 +34,7 @@ except ImportError as error:
 
 import bnlab
 from page import block
+from runs import STRATEGIES
 from test_export import CHOSEN, NAMED
 
 BOUND = 1e-9
@@ -104,6 +106,87 @@ class AsPyTorch(unittest.TestCase):
             inputs = {"images": torch.randn(1, 3, 64, 64, dtype=torch.float64)}
             with self.assertRaisesRegex(AssertionError, ONE_VALUE):
                 bnlab_answer(peer, state_of(weights), inputs, True, folder)
+
+
+class ThreeSteps(unittest.TestCase):
+    """Of training by SGD with momentum: gradients and running statistics are bnlab's in one model, PyTorch's in the other."""
+
+    def steps(self, name):
+        make, size = NAMED[name]
+        theirs = quiet(make())
+        ours = copy.deepcopy(theirs)
+        with tempfile.TemporaryDirectory() as folder:
+            exported = Path(folder) / "mine"
+            shape = bnlab.export(theirs, torch.randn(2, 3, size, size, dtype=torch.float64),
+                                 exported)["evaluate"]["outputs"][0]["shape"]
+            peer = Peer(name, {"name": "exported", "file": str(exported)}, None, classes=shape[1], size=(size, size),
+                        strategy="per_tower")
+            optimizers = [torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9) for model in (theirs, ours)]
+            for _ in range(3):
+                inputs = {"images": torch.randn(4, 3, size, size, dtype=torch.float64)}
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                expected_answer(theirs, inputs, training=True)
+                found, _ = bnlab_answer(peer, state_of(ours.state_dict()), inputs, True, folder)
+                with torch.no_grad():
+                    for key, parameter in ours.named_parameters():
+                        parameter.grad = found["grad/" + key]
+                    for key, buffer in ours.named_buffers():
+                        buffer.copy_(found.get("after/" + key, buffer))
+                for optimizer in optimizers:
+                    optimizer.step()
+        return theirs.state_dict(), ours.state_dict()
+
+    def test_weights_after_them_are_those_of_pytorch(self):
+        for name in ("resnet18", "Unet"):
+            torch.manual_seed(0)
+            theirs, ours = self.steps(name)
+            for key, tensor in theirs.items():
+                if tensor.is_floating_point():
+                    with self.subTest(network=name, tensor=key):
+                        self.assertLess((ours[key] - tensor).abs().max() / tensor.abs().max().clamp_min(1e-3), BOUND)
+
+
+class Placement(unittest.TestCase):
+    """Four towers on one rank, on two and on four, under every strategy."""
+    NETWORKS = ("Unet", "fcn_resnet50", "lraspp_mobilenet_v3_large")
+    TASK = {"name": "shapes", "size": [64, 64], "train": 16, "test": 4}
+
+    def test_changes_no_weight(self):
+        strategies = [{**s, "from_step": 2} if isinstance(s, dict) and "from_step" in s else s for s in STRATEGIES]
+        with tempfile.TemporaryDirectory() as folder:
+            for name in self.NETWORKS:
+                torch.manual_seed(0)
+                model = of_five_classes(name)
+                exported = Path(folder) / name
+                bnlab.export(model, torch.randn(2, 3, 64, 64), exported)
+                spec = {"task": self.TASK, "model": {"name": "exported", "file": str(exported)}, "precision": "float64",
+                        "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9}, "steps": 3, "towers": 4, "batch_per_tower": 2,
+                        "seed": 0, "matrix": {"strategy": strategies}}
+                file = Path(folder) / f"{name}.json"
+                file.write_text(json.dumps(spec), encoding="utf-8")
+                weights = [self.trained(file, ranks) for ranks in (1, 2, 4)]
+                self.assertEqual(len(weights[0]), len(strategies))
+                for run, one in weights[0].items():
+                    for others in weights[1:]:
+                        for key, tensor in one.items():
+                            with self.subTest(network=name, run=run, tensor=key):
+                                apart = (others[run][key] - tensor).abs().max() / tensor.abs().max().clamp_min(1e-3)
+                                self.assertLess(apart.item(), 1e-10)
+
+    def trained(self, file, ranks):
+        results = file.with_name(f"{file.stem}-{ranks}")
+        done = subprocess.run([PROGRAM, "run", str(file), "--device", "cpu", "--ranks", str(ranks), "--results", str(results)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return {found.parent.parent.name: bnlab.read_safetensors(found) for found in results.glob("*/*/*/weights.safetensors")}
+
+
+def of_five_classes(name):
+    """As the task `shapes` asks; without an auxiliary head."""
+    if name == "Unet":
+        return segmentation_models_pytorch.Unet("resnet34", encoder_weights=None, classes=5)
+    return getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None, num_classes=5)
 
 
 class ThePage(unittest.TestCase):
