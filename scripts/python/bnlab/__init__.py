@@ -12,7 +12,7 @@ Nothing here trains, and the program needs none of it.
 """
 
 from .records import Results, load
-from .weights import read_safetensors, write_safetensors
+from .weights import load_into, read_safetensors, write_safetensors
 
 __all__ = ["Results", "export", "load", "load_into", "network", "read_safetensors", "torch_model", "write_safetensors"]
 
@@ -21,8 +21,7 @@ def __getattr__(name: str):
     if name in ("network", "torch_model"):  # torch is imported by whoever asks for a network
         from . import networks
         return getattr(networks, name)
-    if name in ("export", "load_into"):  # likewise; the module is called as the function that it is named after
+    if name == "export":  # likewise; the module is called as the function that it is named after
         from importlib import import_module
-        module = import_module(".export", __name__)
-        return module if name == "export" else module.load_into
+        return import_module(".export", __name__)
     raise AttributeError(f"module 'bnlab' has no attribute {name!r}")
