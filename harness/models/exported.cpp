@@ -318,10 +318,12 @@ class ExportedNetwork : public Network {
     }
   }
 
-  static void draw_from_streams(ExportedGraph& graph) {
+  void draw_from_streams(ExportedGraph& graph) const {
     std::map<std::string, int> drawn;
     for (Node& node : graph.nodes()) {
       if (!node.random || node.skipped) continue;
+      if (&graph == &evaluate_)
+        throw Error(Error::Kind::refused, node.named() + ": draws in evaluation, too");
       const int before = drawn[node.module]++;
       node.instead = noise(node, node.module + (before == 0 ? "" : "/" + std::to_string(before)));
     }
@@ -480,19 +482,13 @@ class ExportedNetwork : public Network {
     return reached;
   }
 
-  // What is asked of a graph. Buffers that it changes stay as they were where nothing is trained.
+  // What is asked of a graph.
   Maps answers(const ExportedGraph& graph, const at::Tensor& images, const Pass& pass) const {
-    const bool trains = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
-    std::map<size_t, at::Tensor> before;
-    for (const Node& node : graph.nodes())
-      if (!trains && !node.skipped && node.writes && graph.root(*node.writes) < graph.images())
-        before[graph.root(*node.writes)] = tensors_[graph.root(*node.writes)].clone();
     Values values = graph.begin(tensors_, images);
     if (&graph == &train_ && pass.details.recompute != Recompute::none)
       run_blocks(values, pass);
     else
       graph.run(values, 0, graph.nodes().size(), pass);
-    for (const auto& [value, tensor] : before) tensors_[value].copy_(tensor);
     return mapped(graph.asked(), [&](size_t value) { return values[value].toTensor(); });
   }
 

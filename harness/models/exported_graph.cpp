@@ -149,8 +149,9 @@ Argument argument_of(const Json& json, c10::TypePtr type, size_t before, const a
   }
   if (!json.is_array() && (list == nullptr || json.is_null())) {
     const IValue value = fitting(constant(json, run), *type);
-    if (!value.isNone() && !value.type()->isSubtypeOf(*type))
-      unusable("got " + shown(json) + " where the operator takes " + type->str());
+    const bool fits =
+        type->kind() == TypeKind::NumberType ? value.isScalar() : value.type()->isSubtypeOf(*type);
+    if (!value.isNone() && !fits) unusable("got " + shown(json) + " where the operator takes " + type->str());
     return {.constant = value, .type = type};
   }
   if (depth == kDeepestList || json.size() > kLongestList) unusable("a list that is too long or too deep");
@@ -361,6 +362,7 @@ ExportedGraph::Node ExportedGraph::read(const Json& json, const Json& exported,
     if (declared[i].alias_info() != nullptr && declared[i].alias_info()->isWrite())
       node.writes = argument.value;
   }
+  if (node.writes && root(*node.writes) < images_) unusable("changes a tensor of the weights file");
   if (draws(node) && !node.random) unusable("draws random numbers, which the export does not say");
   return node;
 }
@@ -371,7 +373,7 @@ void ExportedGraph::skip_what_nothing_needs() {
   std::ranges::for_each(asked_, need);
   for (size_t i = nodes_.size(); i-- > 0;) {
     Node& node = nodes_[i];
-    const bool changes = node.writes && (root(*node.writes) < images_ || needed[root(*node.writes)]);
+    const bool changes = node.writes && needed[root(*node.writes)];
     node.skipped = !changes && !needed[value_of(i)];
     if (!node.skipped) each_value(node, need);
   }

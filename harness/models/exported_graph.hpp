@@ -48,10 +48,10 @@ class ExportedGraph {
     std::vector<Argument> arguments = {};
     std::optional<c10::OperatorHandle> handle = {};  // none: arithmetic on sizes
     std::optional<size_t> site = {};                 // of the export's sites
-    std::optional<int64_t> random = {};  // rows that it draws for each image; 0: one draw, the same for all
-    std::optional<size_t> writes = {};   // the value that it changes in place
-    bool like = false;                   // of an addition: both operands have one shape
-    bool grad = true;                    // false: stands in a region without gradients
+    std::optional<int64_t> random = {};              // rows that it draws for each image; 0: one draw for all
+    std::optional<size_t> writes = {};               // the value that it changes in place
+    bool like = false;                               // of an addition: both operands have one shape
+    bool grad = true;                                // false: stands in a region without gradients
     std::optional<std::pair<at::ScalarType, bool>> autocast = {};
     bool skipped = false;  // nothing that is asked for needs it, or another node does its work
     std::vector<size_t> dies = {};
