@@ -208,7 +208,7 @@ Json Inputs::of(const RunSpec& run) {
       std::vector<std::string> files;
       std::error_code missing;  // then the graph is said to be
       for (const auto& entry : fs::directory_iterator(folder, missing))
-        if (entry.path().extension() == ".json" || entry.path().extension() == ".safetensors")
+        if (entry.path().filename() == "graph.json" || entry.path().extension() == ".safetensors")
           files.push_back(entry.path().string());
       if (files.empty())
         throw Error(Error::Kind::data,

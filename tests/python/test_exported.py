@@ -182,6 +182,45 @@ class Placement(unittest.TestCase):
         return {found.parent.parent.name: bnlab.read_safetensors(found) for found in results.glob("*/*/*/weights.safetensors")}
 
 
+class Identity(unittest.TestCase):
+    def test_records_of_other_weights_under_the_name_are_stale(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            spec = {"task": Placement.TASK, "model": {"name": "exported", "file": str(place / "mine")}, "strategy": "sync",
+                    "optimizer": "sgd", "steps": 1, "towers": 2, "batch_per_tower": 2, "seed": 0}
+            (place / "mine.json").write_text(json.dumps(spec), encoding="utf-8")
+            commands = [[PROGRAM, command, str(place / "mine.json"), "--results", str(place / "results")]
+                        for command in ("run", "status")]
+            commands[0] += ["--device", "cpu"]
+            for stale in (False, True):
+                torch.manual_seed(int(stale))
+                bnlab.export(small(), torch.randn(2, 3, 64, 64), place / "mine")
+                said = "".join(subprocess.run(command, capture_output=True, text=True, check=False).stdout for command in commands)
+                self.assertEqual("the exported model has changed" in said, stale, said)
+
+
+class Explain(unittest.TestCase):
+    def test_names_the_poorest_site_and_gives_a_spec_that_can_be_planned(self):
+        with tempfile.TemporaryDirectory() as folder:
+            exported = Path(folder) / "mine"
+            bnlab.export(of_five_classes("deeplabv3_resnet50"), torch.randn(2, 3, 64, 64), exported)
+            for batch, third in ((1, "frozen"), (2, "per_tower")):
+                said = subprocess.run([PROGRAM, "explain", "sync", "--model", str(exported), "--size", "64x64",
+                                       "--batch-per-tower", str(batch)], capture_output=True, text=True, check=True).stdout
+                self.assertIn("the poorest is classifier.0.convs.4.2: 1 value per channel of an image", " ".join(said.split()))
+                self.assertEqual("With one image per GPU there is one value" in " ".join(said.split()), batch == 1)
+                spec = Path(folder) / f"{batch}.json"
+                spec.write_text(next(line for line in said.splitlines() if line.startswith("{")), encoding="utf-8")
+                self.assertIn(third, json.loads(spec.read_text())["matrix"]["strategy"])
+                planned = subprocess.run([PROGRAM, "plan", str(spec)], capture_output=True, text=True, check=False)
+                self.assertEqual(planned.returncode, 0, planned.stdout + planned.stderr)
+
+
+def small():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1, bias=False), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+                               torch.nn.Conv2d(8, 5, 1))
+
+
 def of_five_classes(name):
     """As the task `shapes` asks; without an auxiliary head."""
     if name == "Unet":
