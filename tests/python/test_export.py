@@ -25,7 +25,7 @@ except ImportError as error:
 
 import bnlab
 from bnlab.export import COUNTER, GRAPH, WEIGHTS, ExportError, main
-from bnlab.exported_graph import Graph
+from bnlab.exported_graph import run
 from torch import nn
 from torch.nn import functional as F
 
@@ -113,7 +113,7 @@ class WhatIsWritten(Exports):
         images = torch.randn(4, 3, 24, 40)
         with torch.no_grad():
             expected = model.eval()(images)
-        torch.testing.assert_close(Graph(description, "evaluate", weights)(images)[""], expected, rtol=0, atol=0)
+        torch.testing.assert_close(run(description, "evaluate", weights, images)[""], expected, rtol=0, atol=0)
 
     def test_arguments_are_written_out_and_counters_are_not(self):
         description = self.export(Small())
@@ -125,8 +125,10 @@ class WhatIsWritten(Exports):
     def test_model_is_left_as_it_was(self):
         model = Small()
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        drawn = torch.get_rng_state()
         self.export(model.eval())
         self.assertFalse(model.training)
+        self.assertTrue(torch.equal(torch.get_rng_state(), drawn))
         for name, tensor in model.state_dict().items():
             self.assertTrue(torch.equal(tensor, before[name]), name)
 

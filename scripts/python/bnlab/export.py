@@ -246,6 +246,7 @@ def _storable(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
     return {name: tensor.to(torch.int64) if tensor.dtype in lacking else tensor for name, tensor in tensors.items()}
 
 
+@torch.random.fork_rng(devices=[])  # the caller's random numbers go on as if there had been no export
 def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", example: torch.Tensor,
            folder: "Union[str, os.PathLike[str]]", seeds: int = 0, fixed_size: bool = False) -> Dict[str, Any]:
     """Writes the model, or what a function without arguments makes, into a folder and returns what graph.json says.

@@ -45,33 +45,13 @@ def output_name(keys: Sequence[Any]) -> str:
     return ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in keys)
 
 
-class Graph:
-    """One of the two graphs of a graph.json, run by PyTorch: what was written, held to the model that it was made of."""
+def run(description: Dict[str, Any], mode: str, tensors: Dict[str, torch.Tensor], images: torch.Tensor) -> Dict[str, torch.Tensor]:
+    """The outputs of one of the two graphs by their names, computed by PyTorch from what graph.json says."""
+    values: List[Any] = [*(tensors[entry["name"]] for entry in description["tensors"]), images]
 
-    def __init__(self, description: Dict[str, Any], mode: str, tensors: Dict[str, torch.Tensor]) -> None:
-        self.graph, self.run_type = description[mode], getattr(torch, description["dtype"])
-        self.tensors = [tensors[entry["name"]] for entry in description["tensors"]]
-
-    def __call__(self, images: torch.Tensor) -> Dict[str, torch.Tensor]:
-        values: List[Any] = [*self.tensors, images]
-        for node in self.graph["nodes"]:
-            dtype, enabled = node.get("autocast", ["bfloat16", False])
-            with torch.set_grad_enabled(node.get("grad", True) and torch.is_grad_enabled()), \
-                    torch.autocast(images.device.type, getattr(torch, dtype), enabled):
-                values.append(self.called(node["op"], [self.decoded(a, values) for a in node["args"]]))
-        return {output["name"]: values[output["value"]] for output in self.graph["outputs"]}
-
-    def called(self, op: str, args: List[Any]) -> Any:
-        space, name = op.split("::")
-        if space == "py":
-            return ON_SIZES[name](*args)
-        base, _, overload = name.partition(".")
-        call = getattr(getattr(torch.ops.aten, base), overload or "default")
-        return call(**{a.name: value for a, value in zip(call._schema.arguments, args)})
-
-    def decoded(self, value: Any, values: List[Any]) -> Any:
+    def decoded(value: Any) -> Any:
         if isinstance(value, list):
-            return [self.decoded(v, values) for v in value]
+            return [decoded(each) for each in value]
         if not isinstance(value, dict):
             return value
         (kind, what), = value.items()
@@ -80,8 +60,22 @@ class Graph:
         if kind == "float":
             return float(what)
         if kind == "device":
-            return values[len(self.tensors)].device
-        return self.run_type if what == "run" else getattr(torch, what)
+            return images.device
+        return getattr(torch, description["dtype"] if what == "run" else what)
+
+    for node in description[mode]["nodes"]:
+        space, name = node["op"].split("::")
+        args = [decoded(value) for value in node["args"]]
+        dtype, enabled = node.get("autocast", ["bfloat16", False])
+        with torch.set_grad_enabled(node.get("grad", True) and torch.is_grad_enabled()), \
+                torch.autocast(images.device.type, getattr(torch, dtype), enabled):
+            if space == "py":
+                values.append(ON_SIZES[name](*args))
+            else:
+                base, _, overload = name.partition(".")
+                call = getattr(getattr(torch.ops.aten, base), overload or "default")
+                values.append(call(**{argument.name: value for argument, value in zip(call._schema.arguments, args)}))
+    return {output["name"]: values[output["value"]] for output in description[mode]["outputs"]}
 
 
 def _tensors_in(answer: Any) -> Dict[str, torch.Tensor]:
@@ -148,7 +142,7 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
                 continue
             try:
                 torch.manual_seed(5)
-                got = Graph(description, mode, copies)(again.clone())
+                got = run(description, mode, copies, again.clone())
             except Exception as error:
                 raise _Differs(f"the graph fails in mode {mode}: {first_line(error)}") from error
         for output in description[mode]["outputs"]:
