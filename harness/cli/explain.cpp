@@ -1,6 +1,5 @@
 // bnlab explain: one strategy, model, task, optimizer or loss; for a strategy also what a training step of it
 // exchanges, counted on a model, and how many kernels a norm site takes on a GPU.
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <regex>
@@ -8,11 +7,11 @@
 #include <variant>
 
 #include "harness/cli/about.hpp"
+#include "harness/cli/network_screen.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/counting/single_values.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
@@ -90,22 +89,9 @@ Json cost_json(const StepCost& cost) {
 
 // A folder that bnlab.export wrote stands for the network in it.
 std::string named_model(const std::string& text) {
-  const bool exported = find_registered("model", text) == nullptr && std::filesystem::exists(text + "/graph.json");
+  const bool exported =
+      find_registered("model", text) == nullptr && std::filesystem::exists(text + "/graph.json");
   return exported ? Json{{"name", "exported"}, {"file", text}}.dump() : text;
-}
-
-// Of a network that somebody has exported: its sites, and the one with the fewest values.
-std::string network_text(const ExplainRequest& request) {
-  const Json model = resolved_component("explain", "model", named_model(request.model));
-  if (facts_of<ModelFacts>(model).folder(model).empty()) return "";
-  const auto [height, width] = read_size(request.size);
-  const std::vector<SiteValues> sites = site_values(model, {height, width});
-  if (sites.empty()) return "";
-  const SiteValues& poorest = *std::ranges::min_element(sites, {}, &SiteValues::values);
-  const int64_t values = poorest.values * request.step.batch_per_tower;
-  return "    " + request.model + ": " + amount(static_cast<int64_t>(sites.size()), "norm site") + "; the fewest values are at " +
-         poorest.name + ": " + amount(poorest.values, "value") + " per channel and image, " + std::to_string(values) +
-         " per tower" + (values == 1 ? ", which no strategy can normalise by that keeps towers apart" : "") + "\n";
 }
 
 // What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its
@@ -144,7 +130,12 @@ int explain(const ExplainRequest& request) {
   json["family"] = family;
   std::string text = about_text(about, given.is_object() ? given : Json::object());
   if (family == kStrategy) {
-    text += network_text(request);
+    const auto [height, width] = read_size(request.size);
+    const NetworkScreen screen =
+        network_screen(resolved_component("explain", "model", named_model(request.model)), {height, width},
+                       request.step.batch_per_tower);
+    if (!screen.json.is_null()) json["network"] = screen.json;
+    if (!request.json) std::cout << screen.text << std::flush;  // the whole network takes longer to count
     const auto counted = count(request, chosen);
     const auto* cost = std::get_if<StepCost>(&counted);
     json["chosen"] = chosen;
@@ -172,7 +163,9 @@ void add_explain(Program& program) {
   };
   command.add_option("NAME", request.component, "What a spec can name, or a JSON object with parameters too")
       ->required();
-  command.add_option("--model", request.model, "Model whose training step is counted: a name, or a folder of bnlab.export")
+  command
+      .add_option("--model", request.model,
+                  "Model whose training step is counted: a name, or a folder of bnlab.export")
       ->type_name("NAME")
       ->capture_default_str();
   add_count("--towers", request.step.towers, "Units of batch-norm statistics");

@@ -232,7 +232,8 @@ void check_select(const Json& run, Problems& problems) {
 std::vector<std::string> answering(Labelled labelled) {
   std::vector<std::string> names;
   for (const std::string& name : registered_names("model"))
-    if (const auto& facts = facts_of<ModelFacts>({{"name", name}}); facts.answers_by_options || facts.answers_for == labelled)
+    if (const auto& facts = facts_of<ModelFacts>({{"name", name}});
+        facts.answers_by_options || facts.answers_for == labelled)
       names.push_back(name);
   return names;
 }

@@ -84,7 +84,8 @@ std::string folder_of_model(const Json& model) {
 // What decides which files a run reads.
 Json files_asked_for(const Json& spec) {
   Json asked = {{"task", spec.value("task", Json())}, {"init_from", spec.value("init_from", Json())}};
-  if (const std::string folder = folder_of_model(spec.value("model", Json())); !folder.empty()) asked["model"] = folder;
+  if (const std::string folder = folder_of_model(spec.value("model", Json())); !folder.empty())
+    asked["model"] = folder;
   if (asked["init_from"].is_object() && asked["init_from"].contains("file")) {
     Json& file = asked["init_from"]["file"];
     file = with_seed(file.get<std::string>(), spec.value("seed", uint64_t{0}));
@@ -207,9 +208,11 @@ Json Inputs::of(const RunSpec& run) {
       std::vector<std::string> files;
       std::error_code missing;  // then the graph is said to be
       for (const auto& entry : fs::directory_iterator(folder, missing))
-        if (entry.path().extension() == ".json" || entry.path().extension() == ".safetensors")
+        if (entry.path().filename() == "graph.json" || entry.path().extension() == ".safetensors")
           files.push_back(entry.path().string());
-      if (files.empty()) throw Error(Error::Kind::data, "model.file: expected a folder that bnlab.export wrote, got " + folder);
+      if (files.empty())
+        throw Error(Error::Kind::data,
+                    "model.file: expected a folder that bnlab.export wrote, got " + folder);
       return fingerprint(folder, files);
     });
   }

@@ -17,7 +17,8 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
           .dtype = parameter_type(spec.precision),
           .device = world.device(),
           .steps = data.steps(),
-          .fresh_weights = !spec.init_from.has_value() && !facts_of<ModelFacts>(spec.model).brings_weights(spec.model),
+          .fresh_weights =
+              !spec.init_from.has_value() && !facts_of<ModelFacts>(spec.model).brings_weights(spec.model),
           .replicas = spec.average_weights_every > 0,
           .shadows = shadows,
           .samples_per_tower = data.towers_of_pass().all_samples()};

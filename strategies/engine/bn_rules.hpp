@@ -78,7 +78,8 @@ struct Rules {
 };
 
 // The rules at a site, whose network may bring numbers along.
-inline std::shared_ptr<const Rules> rules_at(const NormSite& site, const std::shared_ptr<const Rules>& rules) {
+inline std::shared_ptr<const Rules> rules_at(const NormSite& site,
+                                             const std::shared_ptr<const Rules>& rules) {
   if (!site.eps && !site.momentum && site.affine) return rules;
   Rules own = *rules;
   own.eps = site.eps.value_or(own.eps);

@@ -50,7 +50,23 @@ class ExportedFolder {
     throw std::logic_error("no weight " + name);
   }
 
-  static Json node(const std::string& op, const Json& args, const std::string& module, const Json& more = Json::object()) {
+  // Puts behind the block, in the place of its ReLU and dropout, an operator that waits for values: of the four
+  // channels the largest of each pixel stays.
+  void weigh_by_the_largest() {
+    Json& nodes = nodes_of("train");
+    const Json head = nodes.back();
+    nodes.erase(nodes.begin() + 8, nodes.end());
+    nodes.push_back(node("aten::argmax", {v(value(7)), 1, false}, "pick"));  // [images, height, width]
+    nodes.push_back(node("aten::one_hot", {v(value(8)), 4}, "pick"));
+    nodes.push_back(node("aten::permute", {v(value(9)), {0, 3, 1, 2}}, "pick"));
+    nodes.push_back(node("aten::mul.Tensor", {v(value(7)), v(value(10))}, "pick"));
+    nodes.push_back(head);
+    nodes.back()["args"][0] = v(value(11));
+    graph["train"]["outputs"][0]["value"] = value(12);
+  }
+
+  static Json node(const std::string& op, const Json& args, const std::string& module,
+                   const Json& more = Json::object()) {
     Json node = {{"op", op}, {"args", args}, {"module", module}};
     node.update(more);
     return node;
@@ -65,7 +81,7 @@ class ExportedFolder {
                 {"tensors", Json::array()},
                 {"sites", Json::array()},
                 {"verified", Json::array({Json{{"shape", {2, 3, 12, 16}}}})},
-                {"guards", Json::array()},
+                {"size_step", 1},
                 {"fixed_size", ""},
                 {"weights", Json::array({"weights.safetensors"})},
                 {"initialisations", false}};
@@ -87,7 +103,12 @@ class ExportedFolder {
     add(name + ".running_mean", at::randn({4}), false);
     add(name + ".running_var", at::rand({4}) + 0.5, false);
     add(name + ".num_batches_tracked", at::full({}, 3, at::kLong), false);
-    graph["sites"].push_back({{"name", name}, {"channels", 4}, {"eps", eps}, {"momentum", momentum}, {"affine", true}, {"trained", true}});
+    graph["sites"].push_back({{"name", name},
+                              {"channels", 4},
+                              {"eps", eps},
+                              {"momentum", momentum},
+                              {"affine", true},
+                              {"trained", true}});
   }
 
   // Tensors: 0 a convolution, 1 to 5 its norm, 6, 7 to 11, 12, 13 to 17, and 18 and 19 of the head.
@@ -99,7 +120,8 @@ class ExportedFolder {
     const auto norm = [&](int64_t x, int64_t first, int64_t site) {
       const Json& of = graph["sites"][static_cast<size_t>(site)];
       return node("aten::batch_norm",
-                  {v(x), v(first), v(first + 1), v(first + 2), v(first + 3), training, of["momentum"], of["eps"], false},
+                  {v(x), v(first), v(first + 1), v(first + 2), v(first + 3), training, of["momentum"],
+                   of["eps"], false},
                   of["name"].get<std::string>(), {{"site", site}});
     };
     Json nodes = {conv(images(), 0, 1, "stem.conv"),
