@@ -35,7 +35,7 @@ except ImportError as error:
 import bnlab
 from page import block
 from runs import STRATEGIES
-from test_export import CHOSEN, NAMED
+from test_export_networks import CHOSEN, NAMED
 
 BOUND = 1e-9
 ONE_VALUE = "more than 1 value per channel"

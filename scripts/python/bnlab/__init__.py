@@ -12,13 +12,13 @@ Nothing here trains, and the program needs none of it.
 """
 
 from .records import Results, load
-from .weights import load_into, read_safetensors, write_safetensors
+from .weights import read_safetensors, write_safetensors
 
 __all__ = ["Results", "export", "load", "load_into", "network", "read_safetensors", "torch_model", "write_safetensors"]
 
 
 def __getattr__(name: str):
-    if name in ("network", "torch_model"):  # torch is imported by whoever asks for a network
+    if name in ("load_into", "network", "torch_model"):  # torch is imported by whoever asks for a network
         from . import networks
         return getattr(networks, name)
     if name == "export":  # likewise; the module is called as the function that it is named after

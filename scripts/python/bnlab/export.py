@@ -23,6 +23,7 @@ import math
 import operator
 import os
 import sys
+import traceback
 import types
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -30,10 +31,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 import torch
 from torch.utils import _pytree as pytree
 
-from .exported_graph import MODES, NAME_OF, ExportError, bare, first_lines, output_name, verify
-from .weights import COUNTER, GRAPH, WEIGHTS, write_safetensors
+from .exported_graph import COUNTER, MODES, NAME_OF, ExportError, bare, first_line, output_name, verify
+from .weights import write_safetensors
 
 VERSION = 1  # of graph.json
+GRAPH, WEIGHTS = "graph.json", "weights.safetensors"
 
 
 def _module_of(node: torch.fx.Node) -> str:
@@ -58,9 +60,20 @@ def _traced(model: torch.nn.Module, example: torch.Tensor, fixed_size: bool) -> 
         with contextlib.redirect_stderr(io.StringIO()):  # where PyTorch prints the whole graph of a model that it refuses
             return torch.export.export(model, (example,), dynamic_shapes=(free,), strict=False)
     except Exception as error:  # of many types, by what stands in the way
-        raise ExportError(f"torch.export refuses the model: {type(error).__name__}: {first_lines(error, 3)}. A branch on the "
-                          "values of a tensor has to become torch.where, and .item() has to go"
-                          + ("" if fixed_size else "; where the model asserts a size, try fixed_size (--fixed-size)")) from error
+        cure = "a branch on the values of a tensor has to become torch.where" if "DataDependent" in type(error).__name__ else \
+            "where the model asserts a size, fixed_size (--fixed-size) may help"
+        raise ExportError(f"{_at_fault(model, error)}: torch.export refuses this: {type(error).__name__}: {first_line(error)}; "
+                          + cure) from error
+
+
+def _at_fault(model: torch.nn.Module, error: Exception) -> str:
+    """The innermost module in which an error arose, with the line in its file."""
+    paths, found = {id(module): path for path, module in model.named_modules()}, "the model"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = paths.get(id(frame.f_locals.get("self")))
+        if path is not None:
+            found = f"{path or 'the model'} ({os.path.basename(frame.f_code.co_filename)}:{line})"
+    return found
 
 
 class _Tensors:
@@ -156,21 +169,16 @@ class _Writer:
         args = {a.name: self.encoded(given.get(a.name, a.default_value), ids) for a in schema.arguments}
         if schema.name == "aten::_assert_tensor_metadata":  # bnlab has checks of its own
             return None
-        if schema.name == "aten::add_" and self.is_counted(args["self"]["v"]):
-            return args["self"]["v"]
+        if schema.name == "aten::add_" and args["self"]["v"] < self.images:
+            counter = args["self"]["v"]
+            if self.tensors[counter]["name"].endswith(COUNTER):  # of batches: batch norms need none
+                return counter
         op = schema.name + (schema.overload_name and "." + schema.overload_name)
         return self.add(node, op, list(args.values()), {**state, **self.marks(node, schema.name, args)})
 
     def add(self, node: torch.fx.Node, op: str, args: List[Any], more: Dict[str, Any]) -> int:
         self.nodes.append({"op": op, "args": args, "module": _module_of(node), **more})
         return self.images + len(self.nodes)
-
-    def is_counted(self, value: int) -> bool:
-        """Whether a value is a counter of batches, which bnlab counts itself, as often as the training graph does."""
-        counter = value < self.images and self.tensors[value]["name"].endswith(COUNTER)
-        if counter and self.mode == "train":
-            self.tensors[value]["counts"] = self.tensors[value].get("counts", 0) + 1
-        return counter
 
     def marks(self, node: torch.fx.Node, name: str, args: Dict[str, Any]) -> Dict[str, Any]:
         """What bnlab must know of a node beside its arguments: which site it is; that it adds tensors of one shape; that it
@@ -238,6 +246,7 @@ def _storable(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
     return {name: tensor.to(torch.int64) if tensor.dtype in lacking else tensor for name, tensor in tensors.items()}
 
 
+@torch.random.fork_rng(devices=[])  # the caller's random numbers go on as if there had been no export
 def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", example: torch.Tensor,
            folder: "Union[str, os.PathLike[str]]", seeds: int = 0, fixed_size: bool = False) -> Dict[str, Any]:
     """Writes the model, or what a function without arguments makes, into a folder and returns what graph.json says.
@@ -251,7 +260,8 @@ def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", examp
     made = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model()
     run_type = next((parameter.dtype for parameter in made.parameters()), example.dtype)
     if example.dim() != 4 or example.shape[0] < 2:
-        raise ExportError("expected an example of two images or more, [2, 3, height, width]: with one image the batch is a constant")
+        raise ExportError(f"expected an example of [2, 3, height, width], two images or more, since with one the batch would be a "
+                          f"constant; got {list(example.shape)}")
     if example.dtype != run_type:
         raise ExportError(f"expected an example of the weights' type, {bare(run_type)}, got {bare(example.dtype)}")
     if not made.training:  # of a model in training some norms may be frozen
@@ -280,9 +290,8 @@ def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", examp
 
 def summary(description: Dict[str, Any]) -> str:
     """What was exported and verified, one fact a line."""
-    lines = [f"{len(description['sites'])} sites of batch norm, {len(description['train']['nodes'])} nodes in training, "
-             f"{len(description['evaluate']['nodes'])} in evaluation; outputs in training: "
-             + ", ".join(output["name"] or "(the only one)" for output in description["train"]["outputs"])]
+    lines = [f"norm sites: {len(description['sites'])}; outputs in training: "
+             + ", ".join(f"{output['name']} {output['shape']}".strip() for output in description["train"]["outputs"])]
     for found in description["verified"]:
         train = found["train"]
         lines.append(f"{found['shape']}: " + (f"PyTorch refuses to train: {train['refused']}" if "refused" in train else

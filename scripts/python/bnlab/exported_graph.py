@@ -11,8 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch.utils import _pytree as pytree
 
-from .weights import COUNTER
-
+COUNTER = "num_batches_tracked"
 MODES = ("train", "evaluate")
 # Python's functions on sizes that stand among the operators.
 ON_SIZES = {**{name.strip("_"): getattr(operator, name) for name in (
@@ -37,9 +36,8 @@ def bare(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def first_lines(error: Exception, count: int = 1) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return " ".join(lines[:count])[:300 * count]
+def first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def output_name(keys: Sequence[Any]) -> str:
@@ -47,33 +45,13 @@ def output_name(keys: Sequence[Any]) -> str:
     return ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in keys)
 
 
-class Graph:
-    """One of the two graphs of a graph.json, run by PyTorch: what was written, held to the model that it was made of."""
+def run(description: Dict[str, Any], mode: str, tensors: Dict[str, torch.Tensor], images: torch.Tensor) -> Dict[str, torch.Tensor]:
+    """The outputs of one of the two graphs by their names, computed by PyTorch from what graph.json says."""
+    values: List[Any] = [*(tensors[entry["name"]] for entry in description["tensors"]), images]
 
-    def __init__(self, description: Dict[str, Any], mode: str, tensors: Dict[str, torch.Tensor]) -> None:
-        self.graph, self.run_type = description[mode], getattr(torch, description["dtype"])
-        self.tensors = [tensors[entry["name"]] for entry in description["tensors"]]
-
-    def __call__(self, images: torch.Tensor) -> Dict[str, torch.Tensor]:
-        values: List[Any] = [*self.tensors, images]
-        for node in self.graph["nodes"]:
-            dtype, enabled = node.get("autocast", ["bfloat16", False])
-            with torch.set_grad_enabled(node.get("grad", True) and torch.is_grad_enabled()), \
-                    torch.autocast(images.device.type, getattr(torch, dtype), enabled):
-                values.append(self.called(node["op"], [self.decoded(a, values) for a in node["args"]]))
-        return {output["name"]: values[output["value"]] for output in self.graph["outputs"]}
-
-    def called(self, op: str, args: List[Any]) -> Any:
-        space, name = op.split("::")
-        if space == "py":
-            return ON_SIZES[name](*args)
-        base, _, overload = name.partition(".")
-        call = getattr(getattr(torch.ops.aten, base), overload or "default")
-        return call(**{a.name: value for a, value in zip(call._schema.arguments, args)})
-
-    def decoded(self, value: Any, values: List[Any]) -> Any:
+    def decoded(value: Any) -> Any:
         if isinstance(value, list):
-            return [self.decoded(v, values) for v in value]
+            return [decoded(each) for each in value]
         if not isinstance(value, dict):
             return value
         (kind, what), = value.items()
@@ -82,8 +60,22 @@ class Graph:
         if kind == "float":
             return float(what)
         if kind == "device":
-            return values[len(self.tensors)].device
-        return self.run_type if what == "run" else getattr(torch, what)
+            return images.device
+        return getattr(torch, description["dtype"] if what == "run" else what)
+
+    for node in description[mode]["nodes"]:
+        space, name = node["op"].split("::")
+        args = [decoded(value) for value in node["args"]]
+        dtype, enabled = node.get("autocast", ["bfloat16", False])
+        with torch.set_grad_enabled(node.get("grad", True) and torch.is_grad_enabled()), \
+                torch.autocast(images.device.type, getattr(torch, dtype), enabled):
+            if space == "py":
+                values.append(ON_SIZES[name](*args))
+            else:
+                base, _, overload = name.partition(".")
+                call = getattr(getattr(torch.ops.aten, base), overload or "default")
+                values.append(call(**{argument.name: value for argument, value in zip(call._schema.arguments, args)}))
+    return {output["name"]: values[output["value"]] for output in description[mode]["outputs"]}
 
 
 def _tensors_in(answer: Any) -> Dict[str, torch.Tensor]:
@@ -146,13 +138,13 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
                 torch.manual_seed(5)
                 expected = _tensors_in(own(x.clone()))  # which the model may change
             except Exception as error:  # the model's own, of any type
-                found[mode] = {"refused": first_lines(error)}
+                found[mode] = {"refused": first_line(error)}
                 continue
             try:
                 torch.manual_seed(5)
-                got = Graph(description, mode, copies)(again.clone())
+                got = run(description, mode, copies, again.clone())
             except Exception as error:
-                raise _Differs(f"the graph fails in mode {mode}: {first_lines(error)}") from error
+                raise _Differs(f"the graph fails in mode {mode}: {first_line(error)}") from error
         for output in description[mode]["outputs"]:
             output.setdefault("shape", list(expected[output["name"]].shape) if output["name"] in expected else [])
         outputs = max((_apart(got.get(name), y) for name, y in expected.items()), default=_FAR)
@@ -173,6 +165,9 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
                 if functions else ""))
         statistics = {name: _apart(copies[name], buffer) for name, buffer in own.named_buffers() if not name.endswith(COUNTER)}
         found[mode].update(gradients=max(gradients.values()), statistics=max(statistics.values(), default=0.0))
+        if found[mode]["statistics"] > bound:
+            raise _Differs(f"{max(statistics, key=statistics.get)} after a step differs from the model's; checkpointing updates "
+                           "running statistics twice: export without it (bnlab can recompute)")
         of_sites = [f"{site['name']}.{which}" for site in description["sites"] for which in ("running_mean", "running_var")]
         for name in statistics:
             if name not in of_sites and not torch.equal(copies[name], tensors[name]):
@@ -191,8 +186,9 @@ def verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[st
             verified.append(_compared(model, description, tensors, images))
         except _Differs as why:
             raise ExportError(f"the graph is not the model: {why}{where}") from why
-    if "refused" in verified[0]["train"]:
-        raise ExportError(f"the model refuses the example: {verified[0]['train']['refused']}")
+    for mode in MODES:
+        if "refused" in verified[0][mode]:
+            raise ExportError(f"the model refuses the example in mode {mode}: {verified[0][mode]['refused']}")
     _, channels, height, width = example.shape
     step, why = 0, "" if free else "tracing made its height and width constants"
     for reached, shape in ((32, (3, channels, height + 32, width + 96)), (1, (2, channels, height + 13, width - width // 8 - 1))):

@@ -6,13 +6,11 @@ import json
 import os
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Union
+from typing import TYPE_CHECKING, Dict, Mapping, Union
 
 if TYPE_CHECKING:
     import torch
 
-GRAPH, WEIGHTS = "graph.json", "weights.safetensors"  # of an export; WEIGHTS of a run, too
-COUNTER = "num_batches_tracked"
 _LONGEST_HEADER = 100_000_000  # bytes; that of the format
 _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
           "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
@@ -58,24 +56,3 @@ def write_safetensors(file: Union[str, "os.PathLike[str]"], tensors: "Mapping[st
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     Path(file).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
-
-
-def load_into(model: "torch.nn.Module", run: Any) -> None:
-    """Puts the weights of a run into the PyTorch model that was exported for it, under the names of its state_dict. run: its
-    folder, or a row of `Results.runs`. Raises ValueError for a run whose sites hold other tensors than batch norms do."""
-    folder = Path(run if isinstance(run, (str, os.PathLike)) else run["folder"])
-    spec = json.loads((folder / "record.json").read_text(encoding="utf-8"))["spec"]
-    exported = Path(spec["model"]["file"])
-    description = json.loads((exported / GRAPH).read_text(encoding="utf-8"))
-    began = read_safetensors(exported / description["weights"][spec["seed"] if description["initialisations"] else 0])
-    trained, state, own = read_safetensors(folder / WEIGHTS), {}, model.state_dict()
-    for entry in description["tensors"]:
-        name = entry["name"]
-        value = trained.get(name, began[name])
-        if name.endswith(COUNTER):
-            value = value + entry.get("counts", 0) * spec["steps"]
-        elif name not in trained and value.is_floating_point() and entry["kind"] != "constant":
-            raise ValueError(f"{folder}: has no {name}, so that its strategy cannot be put into a PyTorch model; those with running "
-                             "statistics can")
-        state.update({alias: value for alias in (name, *entry.get("aliases", [])) if alias in own})
-    model.load_state_dict(state)
