@@ -9,6 +9,7 @@
 #include "harness/prediction/clusters.hpp"
 #include "harness/prediction/step.hpp"
 #include "harness/prediction/validation.hpp"
+#include "harness/tasks/task_facts.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -112,6 +113,15 @@ NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& si
                    {"strategies", rows},
                    {"spec", spec}},
           .text = text};
+}
+
+std::string network_screen(const std::vector<RunSpec>& runs) {
+  for (const RunSpec& run : runs) {
+    const ImageSizes sizes = facts_of<TaskFacts>(run.task).image_sizes(run.task);
+    if (sizes.empty() || facts_of<ModelFacts>(run.model).folder(run.model).empty()) continue;
+    return network_screen(run.model, sizes.front(), std::ranges::max(run.samples_per_tower)).text;
+  }
+  return "";
 }
 
 }  // namespace bnlab

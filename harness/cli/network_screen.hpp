@@ -5,7 +5,9 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -17,5 +19,7 @@ struct NetworkScreen {
 
 // model: resolved; size: height and width of the images.
 NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& size, int64_t batch_per_tower);
+// The text for the first of the runs whose network somebody has exported; "" where there is none.
+std::string network_screen(const std::vector<RunSpec>& runs);
 
 }  // namespace bnlab

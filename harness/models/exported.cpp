@@ -21,9 +21,7 @@
 #include "harness/models/exported_graph.hpp"
 #include "harness/models/model.hpp"
 #include "harness/random.hpp"
-#include "harness/recomputation.hpp"
 #include "harness/strategy.hpp"
-#include "harness/training/safetensors.hpp"
 
 namespace bnlab::exported {
 
@@ -167,52 +165,6 @@ std::function<IValue(Values&, const Pass&)> noise(const Node& node, const std::s
   };
 }
 
-bool is_one_of(const std::string& op, std::initializer_list<const char*> names) {
-  return std::ranges::find(names, op) != names.end();
-}
-
-// A norm's node in a graph, and what follows it alone: an addition, a ReLU, or both in this order.
-struct Place {
-  ExportedGraph* graph;
-  size_t node;
-  std::optional<size_t> add = {}, relu = {};
-  Argument residual = {};
-
-  // taken: additions that other sites compute.
-  void look_behind(std::set<size_t>& taken) {
-    const std::vector<Node>& nodes = graph->nodes();
-    const std::optional<size_t> x = nodes[node].arguments[0].value;
-    std::optional<size_t> next = graph->only_reader(graph->value_of(node));
-    if (next && is_one_of(nodes[*next].op, {"aten::add.Tensor", "aten::add_.Tensor"}) &&
-        !taken.contains(*next)) {
-      const Node& sum = nodes[*next];
-      const bool first = sum.arguments[0].value == graph->value_of(node);
-      const std::optional<size_t> other = sum.arguments[first ? 1 : 0].value;
-      const IValue& alpha = sum.arguments[2].constant;
-      // Of an addition in place the other operand changes, which somebody may read.
-      if (!sum.like || !alpha.isInt() || alpha.toInt() != 1 || !other || (!first && sum.writes) ||
-          changed(x, *next))
-        return;
-      taken.insert(*next);
-      add = next;
-      residual = sum.arguments[first ? 1 : 0];
-      next = graph->only_reader(graph->value_of(*add));
-      if (next && changed(other, *next)) return;
-    }
-    if (next && is_one_of(nodes[*next].op, {"aten::relu", "aten::relu_"}) && !changed(x, *next)) relu = next;
-  }
-
-  // Whether a node between the norm, or the addition, and `end` changes the memory of a value.
-  bool changed(std::optional<size_t> value, size_t end) const {
-    for (size_t i = add.value_or(node) + 1; i < end; ++i) {
-      const Node& between = graph->nodes()[i];
-      if (value && !between.skipped && between.writes && graph->root(*between.writes) == graph->root(*value))
-        return true;
-    }
-    return false;
-  }
-};
-
 class ExportedNetwork : public Network {
  public:
   ExportedNetwork(LayerMaker& layers, const Options& options, int64_t classes, const Model::Context& context)
@@ -227,7 +179,7 @@ class ExportedNetwork : public Network {
       make_sites(layers);
       make_convolutions(layers);
       register_tensors();
-      cut_into_blocks();
+      blocks_.emplace(train_);
       check_answers(classes, context);
     });
   }
@@ -271,13 +223,6 @@ class ExportedNetwork : public Network {
   }
 
  private:
-  // A part of the training graph whose activations are computed again, with one tensor that is read behind it.
-  struct Block {
-    size_t first, last;
-    std::vector<size_t> inputs = {};    // tensors that the part before it has made
-    std::optional<size_t> output = {};  // none: its activations are kept
-  };
-
   ExportedGraph graph(const std::string& mode, const Model::Context& context) const {
     std::vector<std::string> outputs = {options_.output};
     if (mode == "train" && !options_.auxiliary.empty()) outputs.push_back(options_.auxiliary);
@@ -308,8 +253,7 @@ class ExportedNetwork : public Network {
       throw Error(Error::Kind::data,
                   options_.file + ": expected weights beside graph.json, got " + shown(plain));
     const std::string file = options_.file + "/" + plain;
-    std::map<std::string, at::Tensor> read;
-    for (NamedTensor& each : read_safetensors(file)) read[each.name] = std::move(each.tensor);
+    const std::map<std::string, at::Tensor> read = tensors_of_file(file);
     for (size_t i = 0; i < exported_->at("tensors").size(); ++i) {
       const auto found = read.find(name_of(i));
       const auto shape = tensor(i).at("shape").get<std::vector<int64_t>>();
@@ -337,14 +281,14 @@ class ExportedNetwork : public Network {
 
   // In the order of the training graph, a module that computes twice once.
   void make_sites(LayerMaker& layers) {
-    std::vector<std::vector<Place>> places(exported_->at("sites").size());
+    std::vector<std::vector<NormPlace>> places(exported_->at("sites").size());
     std::vector<size_t> order;
     for (ExportedGraph* graph : {&train_, &evaluate_}) {
       std::set<size_t> taken;
       for (size_t i = 0; i < graph->nodes().size(); ++i) {
         const Node& node = graph->nodes()[i];
         if (!node.site || node.skipped) continue;
-        std::vector<Place>& own = places[*node.site];
+        std::vector<NormPlace>& own = places[*node.site];
         if (own.empty() && graph == &evaluate_) continue;  // training has no use for it
         if (own.empty()) order.push_back(*node.site);
         own.push_back({graph, i});
@@ -355,8 +299,9 @@ class ExportedNetwork : public Network {
     for (ExportedGraph* graph : {&train_, &evaluate_}) graph->find_readers();
   }
 
-  void make_site(LayerMaker& layers, const Json& given, const std::vector<Place>& places) {
-    const bool relu = std::ranges::all_of(places, [](const Place& place) { return place.relu.has_value(); });
+  void make_site(LayerMaker& layers, const Json& given, const std::vector<NormPlace>& places) {
+    const bool relu =
+        std::ranges::all_of(places, [](const NormPlace& place) { return place.relu.has_value(); });
     NormSite site{.name = given.at("name").get<std::string>(),
                   .channels = given.at("channels").get<int64_t>()};
     site.activation = relu ? Activation::relu : Activation::none;
@@ -367,7 +312,7 @@ class ExportedNetwork : public Network {
     }
     const std::shared_ptr<Layer> layer = layers.norm(site);
     place_module(site.name, layer);
-    for (const Place& place : places) {
+    for (const NormPlace& place : places) {
       std::vector<Node>& nodes = place.graph->nodes();
       const Argument x = nodes[place.node].arguments[0];
       const size_t sum = place.add.value_or(place.node), there = relu ? *place.relu : sum;
@@ -492,7 +437,7 @@ class ExportedNetwork : public Network {
   Maps answers(const ExportedGraph& graph, const at::Tensor& images, const Pass& pass) const {
     Values values = graph.begin(tensors_, images);
     if (&graph == &train_ && pass.details.recompute != Recompute::none)
-      run_blocks(values, pass);
+      blocks_->run(values, pass);
     else
       graph.run(values, 0, graph.nodes().size(), pass);
     return mapped(graph.asked(), [&](size_t value) { return values[value].toTensor(); });
@@ -535,83 +480,13 @@ class ExportedNetwork : public Network {
     }
   }
 
-  // Each block ends at the first site behind which one tensor of it is read later.
-  void cut_into_blocks() {
-    std::set<size_t> live, read;  // of the block under way: what is read behind it, and what it reads
-    bool site = false, kept = false;
-    size_t first = 0;
-    for (size_t i = 0; i < train_.nodes().size(); ++i) {
-      const Node& node = train_.nodes()[i];
-      if (!node.skipped) {
-        each_value(node, [&](size_t value) { read.insert(value); });
-        if (!is_size(node)) live.insert(train_.value_of(i));
-        site = site || node.site;
-        kept = kept ||
-               (node.writes && train_.root(*node.writes) < train_.value_of(first));  // twice would be wrong
-      }
-      for (const size_t value : node.dies) live.erase(value);
-      const bool last = i + 1 == train_.nodes().size();
-      const bool cut = site && live.size() == 1 && makes_a_tensor(*live.begin());
-      if (!cut && !last) continue;
-      Block block{.first = first,
-                  .last = i + 1,
-                  .output = cut && !kept ? std::optional(*live.begin()) : std::nullopt};
-      for (const size_t value : read)
-        if (value >= train_.images() && value < train_.value_of(first) &&
-            (value == train_.images() || !is_size(node_of(value))))
-          block.inputs.push_back(value);
-      blocks_.push_back(std::move(block));
-      live.clear();
-      read.clear();
-      site = kept = false;
-      first = i + 1;
-    }
-  }
-
-  const Node& node_of(size_t value) const { return train_.nodes()[value - train_.value_of(0)]; }
-  bool makes_a_tensor(size_t value) const {
-    const Node& node = node_of(value);
-    return node.instead || (node.handle && node.handle->schema().returns().size() == 1 &&
-                            node.handle->schema().returns()[0].type()->kind() == c10::TypeKind::TensorType);
-  }
-  static bool is_size(const Node& node) {
-    return (!node.handle && node.op != "py::getitem") || node.op.starts_with("aten::sym_");
-  }
-
-  void run_blocks(Values& values, const Pass& pass) const {
-    for (const Block& block : blocks_) {
-      if (!block.output) {
-        train_.run(values, block.first, block.last, pass);
-        continue;
-      }
-      // Weights and sizes are there in both passes; the first one adds the sizes that it finds.
-      Values constants = values;
-      for (size_t v = train_.images(); v < constants.size(); ++v)
-        if (!constants[v].isScalar()) constants[v] = IValue();
-      const auto inputs = mapped(block.inputs, [&](size_t value) { return values[value].toTensor(); });
-      const auto forward = [this, &block, constants, found = &values](const std::vector<at::Tensor>& given,
-                                                                      const Pass& inner) mutable {
-        Values own = constants;
-        for (size_t i = 0; i < given.size(); ++i) own[block.inputs[i]] = given[i];
-        train_.run(own, block.first, block.last, inner);
-        for (size_t i = block.first; i < block.last && found != nullptr; ++i)
-          if (is_size(train_.nodes()[i])) (*found)[train_.value_of(i)] = own[train_.value_of(i)];
-        found = nullptr;
-        return own[*block.output].toTensor();
-      };
-      values[*block.output] = recomputed(inputs, pass, forward);
-      for (size_t i = block.first; i < block.last; ++i)
-        for (const size_t value : train_.nodes()[i].dies) values[value] = IValue();
-    }
-  }
-
   Options options_;
   std::shared_ptr<const Json> exported_;
   ExportedGraph train_, evaluate_;
-  std::vector<at::Tensor> tensors_;  // as the export numbers them
-  std::set<std::string> layers_;     // paths of the strategy's
-  std::set<std::string> frozen_;     // parameters of layers that the model has frozen
-  std::vector<Block> blocks_;
+  std::vector<at::Tensor> tensors_;       // as the export numbers them
+  std::set<std::string> layers_;          // paths of the strategy's
+  std::set<std::string> frozen_;          // parameters of layers that the model has frozen
+  std::optional<ExportedBlocks> blocks_;  // of the training graph, for recomputation
 };
 
 const Registered<Model> entry{{.name = "exported",

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <sstream>
 
 #include "harness/autocast.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/experiment/strict_json.hpp"
+#include "harness/mapped.hpp"
+#include "harness/models/exported_operators.hpp"
+#include "harness/recomputation.hpp"
 #include "harness/text_file.hpp"
 
 namespace bnlab {
@@ -28,60 +28,6 @@ constexpr size_t kLargestGraph = size_t{1} << 28;  // bytes
 constexpr size_t kMostNodes = 1'000'000;
 constexpr size_t kLongestList = 100'000;
 constexpr int kDeepestList = 2;  // lists in lists
-
-// The operators that may be called, all of which only compute: by name, without the _ of those that change
-// their first argument.
-constexpr const char* kProducts =
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution linear matmul mm "
-    "bmm "
-    "addmm baddbmm einsum scaled_dot_product_attention lstm gru";
-constexpr const char* kNorms =
-    "batch_norm group_norm layer_norm instance_norm rms_norm linalg_vector_norm norm normalize";
-constexpr const char* kSizes =
-    "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_unpool2d avg_pool1d avg_pool2d avg_pool3d "
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d upsample_nearest1d "
-    "upsample_nearest2d upsample_nearest3d _upsample_nearest_exact2d upsample_linear1d upsample_bilinear2d "
-    "_upsample_bilinear2d_aa upsample_bicubic2d upsample_trilinear3d pixel_shuffle pixel_unshuffle "
-    "channel_shuffle grid_sampler grid_sampler_2d affine_grid_generator im2col col2im";
-constexpr const char* kOfEachValue =
-    "relu relu6 silu gelu mish elu celu selu leaky_relu prelu hardswish hardsigmoid hardtanh hardshrink "
-    "softplus softshrink softsign threshold sigmoid log_sigmoid tanh glu exp exp2 expm1 log log2 log10 log1p "
-    "sqrt rsqrt square reciprocal abs neg sign sin cos tan atan atan2 erf pow add sub rsub mul div "
-    "true_divide "
-    "floor_divide fmod remainder lerp addcmul addcdiv clamp clamp_min clamp_max minimum maximum where "
-    "masked_fill floor ceil round trunc frac eq ne lt le gt ge logical_and logical_or logical_not "
-    "logical_xor "
-    "bitwise_and bitwise_or bitwise_not __and__ __or__ isnan isinf isfinite nan_to_num cumsum softmax "
-    "log_softmax";
-constexpr const char* kOfSeveralValues =
-    "sum mean prod std var var_mean std_mean amax amin max min any all argmax argmin logsumexp topk sort";
-constexpr const char* kShapes =
-    "view view_as reshape reshape_as flatten unflatten squeeze unsqueeze permute transpose t movedim "
-    "swapaxes "
-    "expand expand_as broadcast_to repeat repeat_interleave tile cat concat stack hstack vstack chunk split "
-    "split_with_sizes tensor_split unbind select slice narrow index index_select gather take_along_dim roll "
-    "flip rot90 diagonal tril triu unfold pad constant_pad_nd reflection_pad1d reflection_pad2d "
-    "replication_pad2d meshgrid contiguous clone to _to_copy type_as detach lift_fresh lift_fresh_copy alias "
-    "copy sym_size size numel sym_numel embedding one_hot";
-constexpr const char* kFromNothing =
-    "empty empty_like new_empty zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full "
-    "arange linspace scalar_tensor eye fill zero";
-constexpr const char* kNoise = "dropout feature_dropout bernoulli";  // which bnlab draws
-
-bool may_be_called(const std::string& op) {
-  static const std::set<std::string> allowed = [] {
-    std::set<std::string> names;
-    for (const char* kind :
-         {kProducts, kNorms, kSizes, kOfEachValue, kOfSeveralValues, kShapes, kFromNothing, kNoise}) {
-      std::istringstream words(kind);
-      for (std::string name; words >> name;) names.insert("aten::" + name);
-    }
-    return names;
-  }();
-  const std::string name = op.substr(0, op.find('.'));
-  if (op.find("out", name.size()) != std::string::npos) return false;  // these write into what they are given
-  return allowed.contains(name) || (name.ends_with("_") && allowed.contains(name.substr(0, name.size() - 1)));
-}
 
 [[noreturn]] void unusable(const std::string& what) {
   throw Error(Error::Kind::data, what);
@@ -254,7 +200,20 @@ IValue called(const Node& node, ExportedGraph::Values& stack) {
   return stack.size() == 1 ? std::move(stack[0]) : IValue(c10::ivalue::Tuple::create(std::move(stack)));
 }
 
+// Whether a node makes one tensor, and no list of them.
+bool makes_a_tensor(const Node& node) {
+  return node.instead || (node.handle && node.handle->schema().returns().size() == 1 &&
+                          node.handle->schema().returns()[0].type()->kind() == c10::TypeKind::TensorType);
+}
+bool is_size(const Node& node) {
+  return (!node.handle && node.op != "py::getitem") || node.op.starts_with("aten::sym_");
+}
+
 }  // namespace
+
+bool is_one_of(const std::string& op, std::initializer_list<const char*> names) {
+  return std::ranges::find(names, op) != names.end();
+}
 
 void each_value(const Argument& argument, const std::function<void(size_t value)>& visit) {
   if (argument.value) visit(*argument.value);
@@ -267,14 +226,14 @@ void each_value(const Node& node, const std::function<void(size_t value)>& visit
 
 Json read_exported(const std::string& folder) {
   const std::string file = folder + "/" + kGraphFile;
-  Mistakes mistakes(file);
-  const std::optional<Json> json = parse_strict_json(read_text(file, kLargestGraph), file, mistakes);
-  mistakes.throw_if_any();
-  if (const Json version = json->is_object() ? json->value("version", Json()) : Json(); version != kVersion) {
+  Json json = Json::parse(read_text(file, kLargestGraph), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    unusable(file + ": is no JSON, or the end of it is missing; export the model again");
+  if (const Json version = json.is_object() ? json.value("version", Json()) : Json(); version != kVersion) {
     unusable(file + ": expected version " + std::to_string(kVersion) + ", got " + shown(version) +
              "; export the model again with this bnlab.export");
   }
-  return *json;
+  return json;
 }
 
 std::string size_misfit(const Json& exported, const std::array<int64_t, 2>& size) {
@@ -427,6 +386,100 @@ void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& p
                         : on_sizes(node.op.substr(4), stack[0], stack.size() > 1 ? stack[1] : IValue());
     }
     for (const size_t value : node.dies) values[value] = IValue();
+  }
+}
+
+void NormPlace::look_behind(std::set<size_t>& taken) {
+  const std::vector<Node>& nodes = graph->nodes();
+  const std::optional<size_t> x = nodes[node].arguments[0].value;
+  std::optional<size_t> next = graph->only_reader(graph->value_of(node));
+  if (next && is_one_of(nodes[*next].op, {"aten::add.Tensor", "aten::add_.Tensor"}) &&
+      !taken.contains(*next)) {
+    const Node& sum = nodes[*next];
+    const bool first = sum.arguments[0].value == graph->value_of(node);
+    const std::optional<size_t> other = sum.arguments[first ? 1 : 0].value;
+    const IValue& alpha = sum.arguments[2].constant;
+    // Of an addition in place the other operand changes, which somebody may read.
+    if (!sum.like || !alpha.isInt() || alpha.toInt() != 1 || !other || (!first && sum.writes) ||
+        changed(x, *next))
+      return;
+    taken.insert(*next);
+    add = next;
+    residual = sum.arguments[first ? 1 : 0];
+    next = graph->only_reader(graph->value_of(*add));
+    if (next && changed(other, *next)) return;
+  }
+  if (next && is_one_of(nodes[*next].op, {"aten::relu", "aten::relu_"}) && !changed(x, *next)) relu = next;
+}
+
+bool NormPlace::changed(std::optional<size_t> value, size_t end) const {
+  for (size_t i = add.value_or(node) + 1; i < end; ++i) {
+    const Node& between = graph->nodes()[i];
+    if (value && !between.skipped && between.writes && graph->root(*between.writes) == graph->root(*value))
+      return true;
+  }
+  return false;
+}
+
+ExportedBlocks::ExportedBlocks(const ExportedGraph& graph) : graph_(graph) {
+  std::set<size_t> live, read;  // of the block under way: what is read behind it, and what it reads
+  bool site = false, kept = false;
+  size_t first = 0;
+  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Node& node = graph_.nodes()[i];
+    if (!node.skipped) {
+      each_value(node, [&](size_t value) { read.insert(value); });
+      if (!is_size(node)) live.insert(graph_.value_of(i));
+      site = site || node.site;
+      kept = kept ||
+             (node.writes && graph_.root(*node.writes) < graph_.value_of(first));  // twice would be wrong
+    }
+    for (const size_t value : node.dies) live.erase(value);
+    const bool last = i + 1 == graph_.nodes().size();
+    const bool cut = site && live.size() == 1 && makes_a_tensor(node_of(*live.begin()));
+    if (!cut && !last) continue;
+    Block block{
+        .first = first, .last = i + 1, .output = cut && !kept ? std::optional(*live.begin()) : std::nullopt};
+    for (const size_t value : read)
+      if (value >= graph_.images() && value < graph_.value_of(first) &&
+          (value == graph_.images() || !is_size(node_of(value))))
+        block.inputs.push_back(value);
+    blocks_.push_back(std::move(block));
+    live.clear();
+    read.clear();
+    site = kept = false;
+    first = i + 1;
+  }
+}
+
+const Node& ExportedBlocks::node_of(size_t value) const {
+  return graph_.nodes()[value - graph_.value_of(0)];
+}
+
+void ExportedBlocks::run(ExportedGraph::Values& values, const Pass& pass) const {
+  for (const Block& block : blocks_) {
+    if (!block.output) {
+      graph_.run(values, block.first, block.last, pass);
+      continue;
+    }
+    // Weights and sizes are there in both passes; the first one adds the sizes that it finds.
+    ExportedGraph::Values constants = values;
+    for (size_t v = graph_.images(); v < constants.size(); ++v)
+      if (!constants[v].isScalar()) constants[v] = IValue();
+    const auto inputs = mapped(block.inputs, [&](size_t value) { return values[value].toTensor(); });
+    const auto forward = [this, &block, constants, found = &values](const std::vector<at::Tensor>& given,
+                                                                    const Pass& inner) mutable {
+      ExportedGraph::Values own = constants;
+      for (size_t i = 0; i < given.size(); ++i) own[block.inputs[i]] = given[i];
+      graph_.run(own, block.first, block.last, inner);
+      for (size_t i = block.first; i < block.last && found != nullptr; ++i)
+        if (is_size(graph_.nodes()[i])) (*found)[graph_.value_of(i)] = own[graph_.value_of(i)];
+      found = nullptr;
+      return own[*block.output].toTensor();
+    };
+    values[*block.output] = recomputed(inputs, pass, forward);
+    for (size_t i = block.first; i < block.last; ++i)
+      for (const size_t value : graph_.nodes()[i].dies) values[value] = IValue();
   }
 }
 

@@ -11,7 +11,10 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +30,13 @@ constexpr const char* kGraphFile = "graph.json";
 // another version.
 Json read_exported(const std::string& folder);
 
+// All tensors of a safetensors file by their names. Whoever trains reads these files (training/safetensors.cpp).
+std::map<std::string, at::Tensor> tensors_of_file(const std::string& file);
+
 // Why the network cannot be given images of this size; "" where it can, by what the export has verified.
 std::string size_misfit(const Json& exported, const std::array<int64_t, 2>& size);
+
+bool is_one_of(const std::string& op, std::initializer_list<const char*> names);
 
 class ExportedGraph {
  public:
@@ -94,6 +102,40 @@ class ExportedGraph {
   at::Device device_;
   std::vector<size_t> roots_;
   std::vector<std::vector<size_t>> readers_;  // nodes, and nodes_.size() of what is asked for
+};
+
+// A norm's node in a graph, and what follows it alone: an addition, a ReLU, or both in this order.
+struct NormPlace {
+  ExportedGraph* graph;
+  size_t node;
+  std::optional<size_t> add = {}, relu = {};
+  ExportedGraph::Argument residual = {};
+
+  // taken: additions that other sites compute.
+  void look_behind(std::set<size_t>& taken);
+
+ private:
+  // Whether a node between the norm, or the addition, and `end` changes the memory of a value.
+  bool changed(std::optional<size_t> value, size_t end) const;
+};
+
+// The parts of a training graph, each of which ends at the first site behind which one tensor of it is read later.
+// Their activations are computed again in the backward pass (recomputation.hpp). `graph` outlives the object.
+class ExportedBlocks {
+ public:
+  explicit ExportedBlocks(const ExportedGraph& graph);
+  void run(ExportedGraph::Values& values, const Pass& pass) const;
+
+ private:
+  struct Block {
+    size_t first, last;
+    std::vector<size_t> inputs = {};    // tensors that the part before it has made
+    std::optional<size_t> output = {};  // none: its activations are kept
+  };
+  const ExportedGraph::Node& node_of(size_t value) const;
+
+  const ExportedGraph& graph_;
+  std::vector<Block> blocks_;
 };
 
 // The values that a node or an argument reads, in its order.
