@@ -313,7 +313,6 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     given = parser.parse_args(words)
     module, _, function = given.model.partition(":")
     folder = given.folder or function
-    sys.path.insert(0, "")
     try:
         shape = [int(n) for n in given.example.split(",")]
         make = getattr(importlib.import_module(module), function)
