@@ -218,19 +218,18 @@ class ExportedNetwork : public Network {
   ExportedNetwork(LayerMaker& layers, const Options& options, int64_t classes, const Model::Context& context)
       : options_(options),
         exported_(description(options.file)),
-        train_(*exported_, "train",
-               options.auxiliary.empty() ? std::vector{options.output}
-                                         : std::vector{options.output, options.auxiliary},
-               context.parameters),
-        evaluate_(*exported_, "evaluate", {options.output}, context.parameters) {
+        train_(graph("train", context)),
+        evaluate_(graph("evaluate", context)) {
     const at::NoGradGuard no_grad;
-    read_tensors(context);
-    for (ExportedGraph* graph : {&train_, &evaluate_}) draw_from_streams(*graph);
-    make_sites(layers);
-    make_convolutions(layers);
-    register_tensors();
-    cut_into_blocks();
-    check_answers(classes, context);
+    of_file(options.file, [&] {
+      read_tensors(context);
+      for (ExportedGraph* graph : {&train_, &evaluate_}) draw_from_streams(*graph);
+      make_sites(layers);
+      make_convolutions(layers);
+      register_tensors();
+      cut_into_blocks();
+      check_answers(classes, context);
+    });
   }
 
   Maps features(at::Tensor images, const Pass& pass) override {
@@ -278,6 +277,13 @@ class ExportedNetwork : public Network {
     std::vector<size_t> inputs = {};    // tensors that the part before it has made
     std::optional<size_t> output = {};  // none: its activations are kept
   };
+
+  ExportedGraph graph(const std::string& mode, const Model::Context& context) const {
+    std::vector<std::string> outputs = {options_.output};
+    if (mode == "train" && !options_.auxiliary.empty()) outputs.push_back(options_.auxiliary);
+    return of_file(options_.file,
+                   [&] { return ExportedGraph(*exported_, mode, outputs, context.parameters); });
+  }
 
   const Json& tensor(size_t i) const { return exported_->at("tensors").at(i); }
   std::string name_of(size_t i) const { return tensor(i).at("name").get<std::string>(); }
@@ -608,25 +614,9 @@ class ExportedNetwork : public Network {
   std::vector<Block> blocks_;
 };
 
-class Exported : public Model {
- public:
-  using Options = exported::Options;
-
-  Exported(const Options& options, const Context& context) : options_(options), context_(context) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return of_file(options_.file,
-                   [&] { return std::make_shared<ExportedNetwork>(layers, options_, classes, context_); });
-  }
-
- private:
-  Options options_;
-  Context context_;
-};
-
 const Registered<Model> entry{{.name = "exported",
                                .summary = "a network of PyTorch, as bnlab.export wrote it",
                                .source = "torch.export (PyTorch 2.8 and newer)"},
-                              make<Model, Exported>};
+                              make<Model, ModelOf<ExportedNetwork, Options>>};
 
 }  // namespace bnlab::exported

@@ -210,9 +210,9 @@ TEST(StepCostOfSites, IsThatOfTheWholeNetwork) {
   const std::vector<SiteValues> sites = site_values(step.model, {16, 16});
   for (const char* name : {"sync", "per_tower", "averaged", "group_norm", "batch_renorm", "frozen"}) {
     SCOPED_TRACE(name);
-    step.strategy = resolved_component("strategy", name == std::string("group_norm")
-                                                       ? Json{{"name", name}, {"groups", 1}}
-                                                       : strategy_named(name));
+    step.strategy =
+        resolved_component("strategy", name == std::string("group_norm") ? Json{{"name", name}, {"groups", 1}}
+                                                                         : strategy_named(name));
     const StepCost whole = count_step(step), alone = count_sites(step, sites);
     EXPECT_EQ(alone.norm_sites, whole.norm_sites);
     ASSERT_EQ(alone.calls.size(), whole.calls.size());

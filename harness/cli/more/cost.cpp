@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/cli/more/more.hpp"
+#include "harness/cli/network_screen.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cores.hpp"
@@ -21,6 +22,7 @@
 #include "harness/probe/probe.hpp"
 #include "harness/probe/steps.hpp"
 #include "harness/store/record.hpp"
+#include "harness/tasks/task_facts.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -390,10 +392,25 @@ int predict_steps(const CostCommand& asked) {
   return exit_code::kOk;
 }
 
+// Of the first network among the runs that somebody has exported.
+std::string screen_of(const CostCommand& asked) {
+  std::string results = "results";
+  for (const RunSpec& run :
+       select_runs(load_asked(asked.spec, results, asked.overrides).runs, asked.only, "")) {
+    const ImageSizes sizes = facts_of<TaskFacts>(run.task).image_sizes(run.task);
+    if (sizes.empty()) continue;
+    const NetworkScreen screen =
+        network_screen(run.model, sizes.front(), std::ranges::max(run.samples_per_tower));
+    if (!screen.text.empty()) return screen.text;
+  }
+  return "";
+}
+
 int cost(const CostCommand& asked) {
   if (asked.clusters) return list_clusters(asked);
   if (!asked.validate.empty()) return validate(asked);
   if (asked.spec.empty()) throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
+  if (!asked.json) std::cout << screen_of(asked) << std::flush;
   const auto predict = [&] { return predict_steps(asked); };
   return asked.probe.empty() ? predict() : by_probe(asked.probe, predict);
 }
