@@ -206,6 +206,10 @@ class WhatIsWritten(Exports):
         self.assertEqual(description["sites"], [])
         self.assertIn("aten::batch_norm", self.ops(description))
 
+    def test_synchronised_norm_is_a_plain_site(self):
+        description = self.export(nn.SyncBatchNorm.convert_sync_batchnorm(Small()))
+        self.assertEqual([site["name"] for site in description["sites"]], ["norm"])
+
     def test_weight_standardisation_is_no_site(self):
         class Standardised(Small):
             def forward(self, x):
@@ -378,7 +382,9 @@ class WhatIsRefused(Exports):
             def between(self, y):
                 return y if y.mean() > 0 else -y
 
-        self.refused(Branch(), "the model (test_export.py:", "torch.where")
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            self.refused(Branch(), "the model (test_export.py:", "torch.where")
+        self.assertEqual(printed.getvalue(), "", "PyTorch would print the whole graph")
 
     def test_compiled_model(self):
         self.refused(torch.compile(Small()), "_orig_mod")
@@ -426,6 +432,10 @@ class WeightsBack(Exports):
         bnlab.load_into(other, self.run_of(self.trained(model, "other.weight")))
         self.assertTrue(torch.equal(other.other.weight, model.head.weight + 1))
         self.assertIs(other.other.weight, other.head.weight)
+
+    def test_a_run_of_an_exported_model_has_no_twin(self):
+        with self.assertRaisesRegex(ValueError, "load_into"):
+            bnlab.torch_model(self.run_of(self.trained(Small())))
 
     def test_a_run_that_evaluates_by_other_norms_is_refused(self):
         run = self.run_of(self.trained(Small()), "group_norm")

@@ -19,6 +19,7 @@ import copy
 import importlib
 import io
 import json
+import logging
 import math
 import operator
 import os
@@ -56,14 +57,17 @@ def _traced(model: torch.nn.Module, example: torch.Tensor, fixed_size: bool) -> 
             raise ExportError(f"{path}: momentum None (a cumulative average) cannot be exported; give it a number and choose "
                               "momentum null in the strategy")
     free = {dimension: torch.export.Dim.AUTO for dimension in ((0,) if fixed_size else (0, 2, 3))}
+    logging.disable(logging.WARNING)  # of inequalities between sizes that PyTorch could not solve, with their tracebacks
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # where PyTorch prints the whole graph of a model that it refuses
+        with contextlib.redirect_stderr(io.StringIO()):  # where it prints the whole graph of a model that it refuses
             return torch.export.export(model, (example,), dynamic_shapes=(free,), strict=False)
     except Exception as error:  # of many types, by what stands in the way
         cure = "a branch on the values of a tensor has to become torch.where" if "DataDependent" in type(error).__name__ else \
             "where the model asserts a size, fixed_size (--fixed-size) may help"
         raise ExportError(f"{_at_fault(model, error)}: torch.export refuses this: {type(error).__name__}: {first_line(error)}; "
                           + cure) from error
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _at_fault(model: torch.nn.Module, error: Exception) -> str:
@@ -313,7 +317,6 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     given = parser.parse_args(words)
     module, _, function = given.model.partition(":")
     folder = given.folder or function
-    sys.path.insert(0, "")
     try:
         shape = [int(n) for n in given.example.split(",")]
         make = getattr(importlib.import_module(module), function)
