@@ -81,6 +81,7 @@ std::vector<SiteValues> site_values(const Json& model, const std::array<int64_t,
     ShapesOnly layers(sites);
     const int64_t own = facts_of<ModelFacts>(model).made_for(model).classes;
     const auto network = builder_of(model, {.image_sizes = {size}}, own > 0 ? own : 2)(layers);
+    sites.clear();  // passed while the network was tried, as one that was exported is
     const at::NoGradGuard no_grad;
     const Batch image{at::zeros({1, 3, size[0], size[1]}), {}, Towers({1}, 1, 0)};
     network->features(image.images, image.pass({}, Mode::evaluate_saved));

@@ -203,10 +203,11 @@ class Explain(unittest.TestCase):
     def test_names_the_poorest_site_and_gives_a_spec_that_can_be_planned(self):
         with tempfile.TemporaryDirectory() as folder:
             exported = Path(folder) / "mine"
-            bnlab.export(of_five_classes("deeplabv3_resnet50"), torch.randn(2, 3, 64, 64), exported)
+            sites = bnlab.export(of_five_classes("deeplabv3_resnet50"), torch.randn(2, 3, 64, 64), exported)["sites"]
             for batch, third in ((1, "frozen"), (2, "per_tower")):
                 said = subprocess.run([PROGRAM, "explain", "sync", "--model", str(exported), "--size", "64x64",
                                        "--batch-per-tower", str(batch)], capture_output=True, text=True, check=True).stdout
+                self.assertIn(f": {len(sites)} norm sites.", said)
                 self.assertIn("the poorest is classifier.0.convs.4.2: 1 value per channel of an image", " ".join(said.split()))
                 self.assertEqual("With one image per GPU there is one value" in " ".join(said.split()), batch == 1)
                 spec = Path(folder) / f"{batch}.json"
