@@ -96,6 +96,8 @@ struct Options {
       problems.add("auxiliary", "auxiliary and auxiliary_weight need each other; give both, or neither");
     try {
       said([&](const Json& exported) {
+        for (const char* mode : {"train", "evaluate"})
+          ExportedGraph(exported, mode, {""}, at::kFloat);  // which refuses what cannot be run
         const std::vector<std::string> names =
             mapped(exported.at("train").at("outputs"),
                    [](const Json& each) { return each.at("name").get<std::string>(); });
