@@ -51,10 +51,11 @@ NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& si
   const bool single = poorest.values == 1;
   const std::string pixels = std::to_string(size[0]) + "x" + std::to_string(size[1]);
   std::string text = wrapped(
-      folder + ": " + std::to_string(sites.size()) + " norm sites. At " + pixels + " the poorest is " +
-      poorest.name + ": " + std::to_string(poorest.values) + (single ? " value" : " values") +
-      " per channel of an image, " + std::to_string(poorest.values * batch_per_tower) + " on a GPU with " +
-      std::to_string(batch_per_tower) + (batch_per_tower == 1 ? " image." : " images."));
+      folder + ": " + std::to_string(sites.size()) + (sites.size() == 1 ? " norm site" : " norm sites") +
+      ". At " + pixels + " the poorest is " + poorest.name + ": " + std::to_string(poorest.values) +
+      (single ? " value" : " values") + " per channel of an image, " +
+      std::to_string(poorest.values * batch_per_tower) + " on a GPU with " + std::to_string(batch_per_tower) +
+      (batch_per_tower == 1 ? " image." : " images."));
   if (single)
     text += wrapped(
         "With one image per GPU there is one value per channel, which no batch norm can normalise by: "
