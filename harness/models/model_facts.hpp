@@ -2,6 +2,7 @@
 // from its options. Needs no LibTorch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,16 +12,32 @@
 
 namespace bnlab {
 
+// Of a network that is there already: what it answers, and the images that it was made with. Zeros where a spec
+// decides.
+struct MadeFor {
+  int64_t classes = 0;
+  std::array<int64_t, 2> image_size{};  // height, width
+};
+
 struct ModelFacts {
   static constexpr const char* kFamily = "model";
 
   std::string name;
   std::string summary = {};
   std::string source = {};
-  Labelled answers_for = Labelled::pixels;
+  Labelled answers_for = Labelled::pixels;  // where the options do not say it
 
   // Channels of each kind of norm site.
   FactOfOptions<Channels> norm_channels = [](const Json&) { return Channels(); };
+  FactOfOptions<MadeFor> made_for = [](const Json&) { return MadeFor(); };
+  // The folder that it is read from; "": none.
+  FactOfOptions<std::string> folder = [](const Json&) { return std::string(); };
+  // Whether it starts from weights that it brings along, such as trained ones.
+  FactOfOptions<bool> brings_weights = [](const Json&) { return false; };
+  FactOfOptions<Labelled> answers_by_options = {};  // none: answers_for
+  Labelled answers(const Json& model) const {
+    return answers_by_options ? answers_by_options(model) : answers_for;
+  }
   // What heights and widths of images must be multiples of.
   FactOfOptions<int64_t> image_multiple = [](const Json&) { return int64_t{1}; };
 
@@ -30,6 +47,12 @@ struct ModelFacts {
       norm_channels = asked<Options>(&Options::norm_channels);
     if constexpr (requires { &Options::image_multiple; })
       image_multiple = asked<Options>(&Options::image_multiple);
+    if constexpr (requires { &Options::made_for; }) made_for = asked<Options>(&Options::made_for);
+    if constexpr (requires { &Options::folder; }) folder = asked<Options>(&Options::folder);
+    if constexpr (requires { &Options::brings_weights; })
+      brings_weights = asked<Options>(&Options::brings_weights);
+    if constexpr (requires { &Options::answers_for; })
+      answers_by_options = asked<Options>(&Options::answers_for);
   }
 };
 
