@@ -100,8 +100,7 @@ std::variant<StepCost, std::string> count(const ExplainRequest& request, const J
   StepCase step = request.step;
   step.strategy = strategy;
   step.model = resolved_component("explain", "model", named_model(request.model));
-  const MadeFor made_for = facts_of<ModelFacts>(step.model).made_for(step.model);
-  if (made_for.classes > 0) step.classes = made_for.classes;
+  if (const int64_t own = facts_of<ModelFacts>(step.model).classes(step.model); own > 0) step.classes = own;
   std::tie(step.height, step.width) = read_size(request.size);
   try {
     return count_step(step);

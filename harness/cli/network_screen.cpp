@@ -94,7 +94,7 @@ NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& si
   const Json plain = resolved_component("explain", "model", given.dump());
   for (const auto& [key, value] : model.items())
     if (value != plain.at(key)) given[key] = value;
-  const Json spec = {{"task", task_of(facts.answers(model), facts.made_for(model).classes, size)},
+  const Json spec = {{"task", task_of(facts.answers(model), facts.classes(model), size)},
                      {"model", given},
                      {"optimizer", {{"name", "sgd"}, {"lr", 0.05}, {"momentum", 0.9}}},
                      {"steps", 1000},

@@ -79,7 +79,7 @@ std::vector<SiteValues> site_values(const Json& model, const std::array<int64_t,
   std::vector<Site> sites;
   try {
     ShapesOnly layers(sites);
-    const int64_t own = facts_of<ModelFacts>(model).made_for(model).classes;
+    const int64_t own = facts_of<ModelFacts>(model).classes(model);
     const auto network = builder_of(model, {.image_sizes = {size}}, own > 0 ? own : 2)(layers);
     sites.clear();  // passed while the network was tried, as one that was exported is
     const at::NoGradGuard no_grad;

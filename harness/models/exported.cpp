@@ -32,26 +32,6 @@ using c10::IValue;
 
 BNLAB_CHOICE(Numbers, own, strategy)
 
-// What is done with graph.json, where a damaged one throws exceptions of the JSON library and of LibTorch, too.
-template <class Function>
-auto of_file(const std::string& folder, Function function) {
-  const auto unusable = [&](const std::string& why) {
-    return Error(Error::Kind::data,
-                 folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + why);
-  };
-  try {
-    return function();
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    throw unusable(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    throw unusable(error.what());
-  }
-}
-
 // graph.json is asked for facts in every cell of a matrix; it is read once, until it changes.
 std::shared_ptr<const Json> description(const std::string& folder) {
   using Read = std::pair<std::filesystem::file_time_type, std::shared_ptr<const Json>>;
@@ -66,13 +46,32 @@ std::shared_ptr<const Json> description(const std::string& folder) {
   return read.second;
 }
 
+// What `answer` makes of graph.json. Where that is damaged, the JSON library and LibTorch throw exceptions of
+// their own.
+template <class Answer>
+auto of_file(const std::string& folder, Answer answer) {
+  std::string why;
+  try {
+    return answer(*description(folder));
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    why = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  throw Error(Error::Kind::data,
+              folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + why);
+}
+
 struct Options {
   std::string file;
   std::string output;
   std::string auxiliary;
   double auxiliary_weight = 0;
   Numbers numbers = Numbers::own;
-  int64_t multiple_of = 1;
 
   void describe(OptionVisitor& option) {
     option("file", file, "the folder that bnlab.export wrote: graph.json and its weights")
@@ -83,65 +82,57 @@ struct Options {
     option("auxiliary_weight", auxiliary_weight, "of its loss; 0: the head is left out").at_least(0);
     option("numbers", numbers,
            "whose eps and momentum hold at the sites: the network's own, or the strategy's");
-    option("multiple_of", multiple_of, "what heights and widths must be multiples of").at_least(1);
   }
 
-  template <class Answer>
-  auto said(Answer answer) const {
-    return of_file(file, [&] { return answer(*description(file)); });
+  ExportedGraph graph(const std::string& mode, const at::TensorOptions& run) const {
+    std::vector<std::string> outputs = {output};
+    if (mode == "train" && !auxiliary.empty()) outputs.push_back(auxiliary);
+    return of_file(file, [&](const Json& exported) { return ExportedGraph(exported, mode, outputs, run); });
   }
 
   void check(const RunOutline& run, Problems& problems) const {
     if (auxiliary.empty() != (auxiliary_weight == 0))
       problems.add("auxiliary", "auxiliary and auxiliary_weight need each other; give both, or neither");
     try {
-      said([&](const Json& exported) {
-        for (const char* mode : {"train", "evaluate"})
-          ExportedGraph(exported, mode, {""}, at::kFloat);  // which refuses what cannot be run
-        const std::vector<std::string> names =
-            mapped(exported.at("train").at("outputs"),
-                   [](const Json& each) { return each.at("name").get<std::string>(); });
-        for (const auto& [key, name] : {std::pair("output", output), std::pair("auxiliary", auxiliary)})
-          if (!name.empty() && std::ranges::find(names, name) == names.end())
-            problems.add(
-                key, "expected one of the network's outputs, " + shown(Json(names)) + ", got " + shown(name));
-        for (const auto& size : run.image_sizes)
-          if (const std::string misfit = size_misfit(exported, size); !misfit.empty())
-            problems.add("file", misfit);
-        return 0;
-      });
+      for (const char* mode : {"train", "evaluate"}) graph(mode, at::kFloat);  // refuses what cannot be run
+      for (const auto& size : run.image_sizes) {
+        const auto misfit = [&](const Json& exported) { return size_misfit(exported, size); };
+        if (const std::string why = of_file(file, misfit); !why.empty()) problems.add("file", why);
+      }
     } catch (const Error& error) {
       problems.add("file", error.what());
     }
   }
 
+  using Shape = std::vector<int64_t>;
+  // Of the answer to the example.
+  Shape answer() const {
+    return of_file(file, [&](const Json& exported) {
+      const Json& outputs = exported.at("evaluate").at("outputs");
+      const auto named =
+          std::ranges::find_if(outputs, [&](const Json& each) { return each.at("name") == output; });
+      return (named == outputs.end() ? outputs.at(0) : *named).at("shape").get<Shape>();
+    });
+  }
+  Labelled answers_for() const { return answer().size() == 4 ? Labelled::pixels : Labelled::images; }
+  int64_t classes() const { return answer().at(1); }
   std::string folder() const { return file; }
-  int64_t image_multiple() const { return multiple_of; }
+  int64_t image_multiple() const {
+    return of_file(file, [](const Json& exported) {
+      const auto step = exported.at("size_step").get<int64_t>();
+      const auto shape = exported.at("example").get<Shape>();
+      return step > 0 && shape.at(2) % step == 0 && shape.at(3) % step == 0 ? step : 1;
+    });
+  }
   Channels norm_channels() const {
-    return said([&](const Json& exported) {
+    return of_file(file, [](const Json& exported) {
       std::set<int64_t> channels;
       for (const Json& site : exported.at("sites")) channels.insert(site.at("channels").get<int64_t>());
       return Channels(channels.begin(), channels.end());
     });
   }
-  // The shape of the answer for the example.
-  std::vector<int64_t> answer() const {
-    return said([&](const Json& exported) {
-      const Json& outputs = exported.at("evaluate").at("outputs");
-      const auto named =
-          std::ranges::find_if(outputs, [&](const Json& each) { return each.at("name") == output; });
-      return (named == outputs.end() ? outputs.at(0) : *named).at("shape").get<std::vector<int64_t>>();
-    });
-  }
-  Labelled answers_for() const { return answer().size() == 4 ? Labelled::pixels : Labelled::images; }
-  MadeFor made_for() const {
-    return said([&](const Json& exported) {
-      const auto example = exported.at("example").get<std::vector<int64_t>>();
-      return MadeFor{.classes = answer().at(1), .image_size = {example.at(2), example.at(3)}};
-    });
-  }
   bool brings_weights() const {
-    return said([](const Json& exported) { return !exported.at("initialisations").get<bool>(); });
+    return of_file(file, [](const Json& exported) { return !exported.at("initialisations").get<bool>(); });
   }
 };
 
@@ -149,15 +140,13 @@ struct Options {
 std::function<IValue(Values&, const Pass&)> noise(const Node& node, const std::string& name) {
   const bool of_channels = node.op.starts_with("aten::feature_dropout");
   const bool drops = of_channels || node.op.starts_with("aten::dropout");
-  const bool draws = node.op == "aten::bernoulli_.float" || node.op == "aten::bernoulli.p";
   const IValue given = node.arguments.size() > 1 ? node.arguments[1].constant : IValue();
   const double p = given.isScalar() ? given.toScalar().toDouble() : -1;
-  if (node.random != 1 || !(drops || draws) || p < 0 || (drops ? p >= 1 : p <= 0)) {
+  if (p < 0 || p >= 1 || !(drops || node.is_one_of({"aten::bernoulli_.float", "aten::bernoulli.p"})))
     throw Error(Error::Kind::refused,
                 node.named() +
-                    ": noise can be dropout, or Bernoulli numbers of a fixed probability, "
-                    "drawn for each image by itself");
-  }
+                    ": noise can be dropout, or Bernoulli numbers of a fixed probability below 1; leave "
+                    "other noise out of the model and export it again");
   const Dropout what{.name = name, .probability = drops ? p : 1 - p, .whole_channels = of_channels};
   return [=, in_place = node.writes.has_value()](Values& a, const Pass& pass) -> IValue {
     const at::Tensor x = a[0].toTensor();
@@ -167,69 +156,97 @@ std::function<IValue(Values&, const Pass&)> noise(const Node& node, const std::s
   };
 }
 
+// A norm's node in a graph, and what follows it alone: an addition, a ReLU, or both in this order.
+struct NormPlace {
+  ExportedGraph& graph;
+  size_t node;
+  std::optional<size_t> add = {}, relu = {};
+  Argument residual = {};
+
+  NormPlace(ExportedGraph& in, size_t norm) : graph(in), node(norm) {
+    std::optional<size_t> next = graph.follower(node);
+    if (next && graph.nodes()[*next].adds_alike) {
+      Node& sum = graph.nodes()[*next];
+      const bool first = sum.arguments[0].value == graph.value_of(node);
+      // Of an addition in place the other operand changes, which somebody may read.
+      if (!first && sum.writes) return;
+      sum.adds_alike = false;  // one of two norms computes it
+      add = next;
+      residual = sum.arguments[first ? 1 : 0];
+      next = graph.follower(*add);
+    }
+    if (next && graph.nodes()[*next].is_one_of({"aten::relu", "aten::relu_"})) relu = next;
+  }
+
+  // The last of the nodes does the work of all.
+  void compute_by(const std::shared_ptr<Layer>& layer, const NormSite& site) const {
+    std::vector<Node>& nodes = graph.nodes();
+    const size_t sum = add.value_or(node), last = site.activation == Activation::relu ? *relu : sum;
+    const Argument x = nodes[node].arguments[0];
+    for (const size_t merged : {node, sum, last}) nodes[merged].skipped = merged != last;
+    std::swap(nodes[last].site, nodes[node].site);
+    nodes[last].arguments = {x, residual};
+    nodes[last].instead = [layer, name = site.name](Values& a, const Pass& pass) -> IValue {
+      const at::Tensor x = a[0].toTensor();
+      if (const int64_t rows = pass.towers.local_samples() * pass.rows_per_sample; x.size(0) != rows)
+        throw Error(Error::Kind::refused, "site " + name + ": expected the " + std::to_string(rows) +
+                                              " images in its first dimension, got " +
+                                              std::to_string(x.size(0)));
+      return layer->forward(x, a[1].isTensor() ? a[1].toTensor() : at::Tensor(), pass);
+    };
+  }
+};
+
 class ExportedNetwork : public Network {
  public:
   ExportedNetwork(LayerMaker& layers, const Options& options, int64_t classes, const Model::Context& context)
       : options_(options),
         exported_(description(options.file)),
-        train_(graph("train", context)),
-        evaluate_(graph("evaluate", context)) {
+        train_(options.graph("train", context.parameters)),
+        evaluate_(options.graph("evaluate", context.parameters)) {
     const at::NoGradGuard no_grad;
-    of_file(options.file, [&] {
+    of_file(options.file, [&](const Json&) {
       read_tensors(context);
       for (ExportedGraph* graph : {&train_, &evaluate_}) draw_from_streams(*graph);
       make_sites(layers);
       make_convolutions(layers);
       register_tensors();
-      blocks_.emplace(train_);
-      check_answers(classes, context);
+      check_answers(classes, context.parameters);
+      return 0;
     });
   }
 
   Maps features(at::Tensor images, const Pass& pass) override {
-    return answers(pass.as_in_training() ? train_ : evaluate_, images, pass);
+    if (const std::string why = size_misfit(*exported_, {images.size(2), images.size(3)}); !why.empty())
+      refuse(why);
+    return (pass.as_in_training() ? train_ : evaluate_).answers(tensors_, images, pass);
   }
 
   Outputs head(const Maps& maps, const Pass&) override {
-    Outputs outputs{.logits = maps[0]};
-    if (maps.size() > 1) {
-      outputs.auxiliary = maps[1];
-      outputs.auxiliary_weight = options_.auxiliary_weight;
-    }
-    return outputs;
+    if (maps.size() == 1) return {.logits = maps[0]};
+    return {.logits = maps[0], .auxiliary = maps[1], .auxiliary_weight = options_.auxiliary_weight};
   }
 
   bool trainable(const std::string& parameter) const override { return !frozen_.contains(parameter); }
   bool brings_statistics() const override { return true; }
 
-  // Sizes that follow from the values of a tensor.
   std::string why_not_replayed() const override {
-    for (const Node& node : train_.nodes()) {
-      const bool by_values =
-          node.op == "aten::index.Tensor" &&
-          std::ranges::any_of(node.arguments[1].items, [&](const Argument& i) {
-            return i.value >= train_.images() || (i.value && tensors_[*i.value].scalar_type() == at::kBool);
-          });
+    for (const Node& node : train_.nodes())
       if (!node.skipped &&
-          (by_values || is_one_of(node.op, {"aten::repeat_interleave.Tensor", "aten::one_hot"})))
+          (node.has_tag(at::Tag::dynamic_output_shape) || node.has_tag(at::Tag::data_dependent_output)))
         return node.named() + " may wait for the values of a tensor";
-    }
     return "";
   }
 
   std::vector<std::string> notes() const override {
     return {"exported from PyTorch " + exported_->at("torch").get<std::string>() +
-            (exported_->at("initialisations").get<bool>()
-                 ? ": each seed starts from an initialisation of its own"
-                 : ": all seeds start from the weights that came along")};
+            (options_.brings_weights() ? ": all seeds start from the weights that came along"
+                                       : ": each seed starts from an initialisation of its own")};
   }
 
  private:
-  ExportedGraph graph(const std::string& mode, const Model::Context& context) const {
-    std::vector<std::string> outputs = {options_.output};
-    if (mode == "train" && !options_.auxiliary.empty()) outputs.push_back(options_.auxiliary);
-    return of_file(options_.file,
-                   [&] { return ExportedGraph(*exported_, mode, outputs, context.parameters); });
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(Error::Kind::refused, options_.file + ": " + why);
   }
 
   const Json& tensor(size_t i) const { return exported_->at("tensors").at(i); }
@@ -244,107 +261,77 @@ class ExportedNetwork : public Network {
 
   void read_tensors(const Model::Context& context) {
     const Json& files = exported_->at("weights");
-    const bool by_seed = exported_->at("initialisations").get<bool>();
-    if (by_seed && context.seed >= files.size()) {
-      throw Error(Error::Kind::refused, options_.file + " has initialisations for the seeds 0 to " +
-                                            std::to_string(files.size() - 1) + ", got seed " +
-                                            std::to_string(context.seed) + "; export with more seeds");
-    }
-    const auto plain = files.at(by_seed ? context.seed : 0).get<std::string>();
-    if (plain.find('/') != std::string::npos)
-      throw Error(Error::Kind::data,
-                  options_.file + ": expected weights beside graph.json, got " + shown(plain));
-    const std::string file = options_.file + "/" + plain;
-    const std::map<std::string, at::Tensor> read = tensors_of_file(file);
+    const uint64_t place = options_.brings_weights() ? 0 : context.seed;
+    if (place >= files.size())
+      refuse("has initialisations for the seeds 0 to " + std::to_string(files.size() - 1) + ", got seed " +
+             std::to_string(place) + "; export with more seeds");
+    const auto plain = files.at(place).get<std::string>();
+    if (plain.find('/') != std::string::npos) refuse("expected weights beside graph.json, got " + shown(plain));
+    const std::map<std::string, at::Tensor> read = tensors_of_file(options_.file + "/" + plain);
+    const at::ScalarType run = c10::typeMetaToScalarType(context.parameters.dtype());
     for (size_t i = 0; i < exported_->at("tensors").size(); ++i) {
       const auto found = read.find(name_of(i));
       const auto shape = tensor(i).at("shape").get<std::vector<int64_t>>();
       if (found == read.end() || found->second.sizes() != at::IntArrayRef(shape))
-        throw Error(Error::Kind::data,
-                    file + ": lacks " + name_of(i) + " of shape " + shown(tensor(i).at("shape")));
-      const bool follows = tensor(i).at("dtype") == exported_->at("dtype");  // the run's type
-      const at::ScalarType own = c10::getStringToDtypeMap().at(tensor(i).at("dtype").get<std::string>());
+        refuse(plain + " lacks " + name_of(i) + " of shape " + shown(tensor(i).at("shape")));
+      const auto type = tensor(i).at("dtype").get<std::string>();
+      const bool follows = type == exported_->at("dtype");  // the type of the run
       tensors_.push_back(
-          found->second.to(context.parameters.device(),
-                           follows ? c10::typeMetaToScalarType(context.parameters.dtype()) : own));
+          found->second.to(context.parameters.device(), follows ? run : c10::getStringToDtypeMap().at(type)));
     }
   }
 
   void draw_from_streams(ExportedGraph& graph) const {
     std::map<std::string, int> drawn;
     for (Node& node : graph.nodes()) {
-      if (!node.random || node.skipped) continue;
-      if (&graph == &evaluate_)
-        throw Error(Error::Kind::refused, node.named() + ": draws in evaluation, too");
+      if (node.skipped || !node.draws()) continue;
+      if (&graph == &evaluate_) refuse(node.named() + " draws random numbers in evaluation, too");
       const int before = drawn[node.module]++;
       node.instead = noise(node, node.module + (before == 0 ? "" : "/" + std::to_string(before)));
     }
   }
 
-  // In the order of the training graph, a module that computes twice once.
+  // In the order of the training graph, a module that computes twice once. What training has no use for is no
+  // site.
   void make_sites(LayerMaker& layers) {
-    std::vector<std::vector<NormPlace>> places(exported_->at("sites").size());
+    std::map<size_t, std::vector<NormPlace>> places;
     std::vector<size_t> order;
-    for (ExportedGraph* graph : {&train_, &evaluate_}) {
-      std::set<size_t> taken;
+    for (ExportedGraph* graph : {&train_, &evaluate_})
       for (size_t i = 0; i < graph->nodes().size(); ++i) {
         const Node& node = graph->nodes()[i];
         if (!node.site || node.skipped) continue;
-        std::vector<NormPlace>& own = places[*node.site];
-        if (own.empty() && graph == &evaluate_) continue;  // training has no use for it
-        if (own.empty()) order.push_back(*node.site);
-        own.push_back({graph, i});
-        own.back().look_behind(taken);
+        if (graph == &train_ && !places.contains(*node.site)) order.push_back(*node.site);
+        if (graph == &train_ || places.contains(*node.site)) places[*node.site].emplace_back(*graph, i);
       }
+    for (const size_t place : order) {
+      const Json& given = exported_->at("sites").at(place);
+      NormSite site{.name = given.at("name").get<std::string>(),
+                    .channels = given.at("channels").get<int64_t>()};
+      const bool relu = std::ranges::all_of(places[place], [](const NormPlace& p) { return p.relu.has_value(); });
+      site.activation = relu ? Activation::relu : Activation::none;
+      site.affine = given.at("affine").get<bool>();
+      if (options_.numbers == Numbers::own) {
+        site.eps = given.at("eps").get<double>();
+        site.momentum = given.at("momentum").get<double>();
+      }
+      const std::shared_ptr<Layer> layer = layers.norm(site);
+      register_layer(site.name, layer);
+      for (const NormPlace& each : places[place]) each.compute_by(layer, site);
     }
-    for (const size_t site : order) make_site(layers, exported_->at("sites").at(site), places[site]);
     for (ExportedGraph* graph : {&train_, &evaluate_}) graph->find_readers();
-  }
-
-  void make_site(LayerMaker& layers, const Json& given, const std::vector<NormPlace>& places) {
-    const bool relu =
-        std::ranges::all_of(places, [](const NormPlace& place) { return place.relu.has_value(); });
-    NormSite site{.name = given.at("name").get<std::string>(),
-                  .channels = given.at("channels").get<int64_t>()};
-    site.activation = relu ? Activation::relu : Activation::none;
-    site.affine = given.at("affine").get<bool>();
-    if (options_.numbers == Numbers::own) {
-      site.eps = given.at("eps").get<double>();
-      site.momentum = given.at("momentum").get<double>();
-    }
-    const std::shared_ptr<Layer> layer = layers.norm(site);
-    place_module(site.name, layer);
-    for (const NormPlace& place : places) {
-      std::vector<Node>& nodes = place.graph->nodes();
-      const Argument x = nodes[place.node].arguments[0];
-      const size_t sum = place.add.value_or(place.node), there = relu ? *place.relu : sum;
-      for (const size_t merged : {place.node, sum, there}) nodes[merged].skipped = merged != there;
-      std::swap(nodes[there].site, nodes[place.node].site);
-      nodes[there].arguments = {x, place.add ? place.residual : Argument()};
-      nodes[there].instead = [layer, name = site.name](Values& a, const Pass& pass) -> IValue {
-        const at::Tensor x = a[0].toTensor();
-        if (const int64_t rows = pass.towers.local_samples() * pass.rows_per_sample; x.size(0) != rows) {
-          throw Error(Error::Kind::refused, "site " + name + ": expected the " + std::to_string(rows) +
-                                                " images in its first dimension, got " +
-                                                std::to_string(x.size(0)));
-        }
-        return layer->forward(x, a[1].isTensor() ? a[1].toTensor() : at::Tensor(), pass);
-      };
-    }
   }
 
   // Whether a node is a convolution of two dimensions whose trained weight and bias nothing else reads.
   bool is_own_convolution(const ExportedGraph& graph, size_t i) const {
     const Node& node = graph.nodes()[i];
-    if (node.skipped || !node.grad || !node.op.starts_with("aten::conv2d")) return false;
+    if (!node.is_one_of({"aten::conv2d", "aten::conv2d.padding"}) || !node.grad) return false;
     const std::optional<size_t> weight = node.arguments[1].value, bias = node.arguments[2].value;
     const auto own = [&](size_t value) {
       return value < graph.images() && graph.only_reader(value) == i && trained(value);
     };
-    const bool constants =
-        std::ranges::none_of(node.arguments.begin() + 3, node.arguments.end(),
-                             [](const Argument& a) { return a.value || !a.items.empty(); });
-    if (!constants || !weight || !own(*weight) || (bias && !own(*bias))) return false;
+    const auto rest = std::span(node.arguments).subspan(3);
+    if (!weight || !own(*weight) || (bias && !own(*bias)) || !std::ranges::all_of(rest, &Argument::is_constant))
+      return false;
     const auto [module, name] = split(name_of(*weight));
     return name == "weight" && (!bias || name_of(*bias) == path(module, "bias"));
   }
@@ -363,8 +350,8 @@ class ExportedNetwork : public Network {
       site.norm_follows = next && train_.nodes()[*next].site &&
                           train_.nodes()[*next].arguments[0].value == train_.value_of(i);
       site.bias = node.arguments[2].value.has_value();
-      site.compute = [handle = *node.handle,
-                      rest = mapped(std::span(node.arguments).subspan(3), &Argument::constant)](
+      const auto filled = [](const Argument& argument) { return argument.filled({}); };
+      site.compute = [handle = *node.handle, rest = mapped(std::span(node.arguments).subspan(3), filled)](
                          const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
         Values stack = {x, w, b.defined() ? IValue(b) : IValue()};
         stack.insert(stack.end(), rest.begin(), rest.end());
@@ -372,12 +359,11 @@ class ExportedNetwork : public Network {
         return stack[0].toTensor();
       };
       const std::shared_ptr<Layer> layer = layers.conv(site);
-      place_module(site.name, layer);
-      const auto convolve = [layer](Values& a, const Pass& pass) -> IValue {
+      register_layer(site.name, layer);
+      node.instead = [layer](Values& a, const Pass& pass) -> IValue {
         return layer->forward(a[0].toTensor(), {}, pass);
       };
-      node.instead = convolve;
-      if (twin) evaluate_.nodes()[*twin].instead = convolve;
+      if (twin) evaluate_.nodes()[*twin].instead = node.instead;
     }
   }
 
@@ -391,7 +377,7 @@ class ExportedNetwork : public Network {
     return *owner.register_module(name, std::make_shared<torch::nn::Module>());
   }
 
-  void place_module(const std::string& path, const std::shared_ptr<Layer>& layer) {
+  void register_layer(const std::string& path, const std::shared_ptr<Layer>& layer) {
     const auto [above, name] = split(path);
     module_at(above).register_module(name, layer);
     layers_.insert(path);
@@ -400,7 +386,7 @@ class ExportedNetwork : public Network {
   // Under the names of the model's state_dict. A layer's own tensors begin as those of the file; what the file
   // has for a layer that the strategy has no use for, such as running statistics, is left.
   void register_tensors() {
-    const std::set<size_t> learning = reached();
+    const std::set<std::string> of_layers = {"weight", "bias", "running_mean", "running_var"};
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (tensor(i).at("kind") == "constant" || !tensors_[i].is_floating_point())
         continue;  // nothing trains these
@@ -412,83 +398,49 @@ class ExportedNetwork : public Network {
       if (own.defined() && own.sizes() == tensors_[i].sizes()) {
         tensors_[i] = own.copy_(tensors_[i]);
         if (tensor(i).at("kind") == "parameter" && !trained(i)) frozen_.insert(name_of(i));
-      } else if (layers_.contains(path) &&
-                 is_one_of(name, {"weight", "bias", "running_mean", "running_var"})) {
-        continue;
-      } else if (trained(i) && learning.contains(i)) {
-        tensors_[i] = module.register_parameter(name, tensors_[i]);
-      } else {
-        tensors_[i] = module.register_buffer(name, tensors_[i]);
+      } else if (!layers_.contains(path) || !of_layers.contains(name)) {
+        tensors_[i] = trained(i) && train_.is_read(i) ? module.register_parameter(name, tensors_[i])
+                                                      : module.register_buffer(name, tensors_[i]);
       }
     }
   }
 
-  // The values that the gradients of what is asked for reach.
-  std::set<size_t> reached() const {
-    std::set<size_t> reached(train_.asked().begin(), train_.asked().end());
-    for (size_t i = train_.nodes().size(); i-- > 0;) {
-      const Node& node = train_.nodes()[i];
-      if (!node.skipped && node.grad && reached.contains(train_.value_of(i)) &&
-          !node.op.starts_with("aten::detach"))
-        each_value(node, [&](size_t value) { reached.insert(value); });
-    }
-    return reached;
-  }
-
-  // What is asked of a graph.
-  Maps answers(const ExportedGraph& graph, const at::Tensor& images, const Pass& pass) const {
-    Values values = graph.begin(tensors_, images);
-    if (&graph == &train_ && pass.details.recompute != Recompute::none)
-      blocks_->run(values, pass);
-    else
-      graph.run(values, 0, graph.nodes().size(), pass);
-    return mapped(graph.asked(), [&](size_t value) { return values[value].toTensor(); });
-  }
-
-  // Two images at the example's size, with saved statistics and without noise: the answers must have the
+  // Two images of the example's size, with saved statistics and without noise: the answers must have the
   // task's shape, and be those of each image alone.
-  void check_answers(int64_t classes, const Model::Context& context) const {
+  void check_answers(int64_t classes, const at::TensorOptions& run) {
     const auto shape = exported_->at("example").get<std::vector<int64_t>>();
-    const auto refuse = [&](const std::string& why) {
-      throw Error(Error::Kind::refused, options_.file + ": " + why);
-    };
     if (shape.size() != 4 || shape[1] != 3)
       refuse("expected a network of images with 3 channels, got an example of " +
              shown(exported_->at("example")));
     Stream stream(0, "exported");
     std::vector<double> numbers(static_cast<size_t>(2 * 3 * shape[2] * shape[3]));
     std::ranges::generate(numbers, [&] { return stream.normal(); });
-    const at::Tensor images = at::tensor(numbers).view({2, 3, shape[2], shape[3]}).to(context.parameters);
+    const at::Tensor images = at::tensor(numbers).view({2, 3, shape[2], shape[3]}).to(run);
     for (const ExportedGraph* graph : {&train_, &evaluate_}) {
       const auto answer = [&](int64_t first, int64_t count) {
         const Batch batch{images.narrow(0, first, count), {}, Towers({count}, 1, 0)};
-        return answers(*graph, batch.images, batch.pass({}, Mode::evaluate_saved))[0];
+        return graph->answers(tensors_, batch.images, batch.pass({}, Mode::evaluate_saved))[0];
       };
       const at::Tensor both = answer(0, 2);
       const bool pixels = both.dim() == 4 && both.size(2) == shape[2] && both.size(3) == shape[3];
-      if (!(pixels || both.dim() == 2) || both.size(0) != 2 || both.size(1) != classes) {
+      if (!(pixels || both.dim() == 2) || both.size(0) != 2 || both.size(1) != classes)
         refuse("expected answers of shape [images, " + std::to_string(classes) +
                ", height, width] or [images, " + std::to_string(classes) + "], got " +
                shown(Json(both.sizes().vec())) +
                " for two images; choose another output, or export the model with " + std::to_string(classes) +
                " classes");
-      }
       const at::Tensor apart = at::cat({answer(0, 1), answer(1, 1)});
       if ((both - apart).abs().max().item<double>() > 1e-3 * std::max(both.abs().max().item<double>(), 1e-6))
-        refuse(
-            "the answer for one image depends on the others in its batch, even with frozen norms, so that no "
-            "placement "
-            "would give the numbers of another");
+        refuse("the answer for one image depends on the others in its batch, even with frozen norms");
     }
   }
 
   Options options_;
   std::shared_ptr<const Json> exported_;
   ExportedGraph train_, evaluate_;
-  std::vector<at::Tensor> tensors_;       // as the export numbers them
-  std::set<std::string> layers_;          // paths of the strategy's
-  std::set<std::string> frozen_;          // parameters of layers that the model has frozen
-  std::optional<ExportedBlocks> blocks_;  // of the training graph, for recomputation
+  std::vector<at::Tensor> tensors_;  // as the export numbers them
+  std::set<std::string> layers_;     // paths of the strategy's
+  std::set<std::string> frozen_;     // parameters of layers that the model has frozen
 };
 
 const Registered<Model> entry{{.name = "exported",

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 #include "harness/autocast.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/models/exported_operators.hpp"
 #include "harness/recomputation.hpp"
 #include "harness/text_file.hpp"
 
@@ -29,8 +31,59 @@ constexpr size_t kMostNodes = 1'000'000;
 constexpr size_t kLongestList = 100'000;
 constexpr int kDeepestList = 2;  // lists in lists
 
+// The operators of ATen that a network may call, by name, without the _ of those that change their first
+// argument. All of them only compute: the dispatcher also knows some that open files or change what others hold.
+constexpr const char* kOperators = R"(
+conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution linear matmul mm bmm addmm
+baddbmm einsum scaled_dot_product_attention lstm gru
+batch_norm group_norm layer_norm instance_norm rms_norm linalg_vector_norm norm normalize
+max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_unpool2d avg_pool1d avg_pool2d avg_pool3d
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d upsample_nearest1d
+upsample_nearest2d upsample_nearest3d _upsample_nearest_exact2d upsample_linear1d upsample_bilinear2d
+_upsample_bilinear2d_aa upsample_bicubic2d upsample_trilinear3d pixel_shuffle pixel_unshuffle channel_shuffle
+grid_sampler grid_sampler_2d affine_grid_generator im2col col2im
+relu relu6 silu gelu mish elu celu selu leaky_relu prelu hardswish hardsigmoid hardtanh hardshrink softplus
+softshrink softsign threshold sigmoid log_sigmoid tanh glu exp exp2 expm1 log log2 log10 log1p sqrt rsqrt
+square reciprocal abs neg sign sin cos tan atan atan2 erf pow add sub rsub mul div true_divide floor_divide
+fmod remainder lerp addcmul addcdiv clamp clamp_min clamp_max minimum maximum where masked_fill floor ceil
+round trunc frac eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or
+bitwise_not __and__ __or__ isnan isinf isfinite nan_to_num cumsum softmax log_softmax
+sum mean prod std var var_mean std_mean amax amin max min any all argmax argmin logsumexp topk sort
+view view_as reshape reshape_as flatten unflatten squeeze unsqueeze permute transpose t movedim swapaxes
+expand expand_as broadcast_to repeat repeat_interleave tile cat concat stack hstack vstack chunk split
+split_with_sizes tensor_split unbind select slice narrow index index_select gather take_along_dim roll flip
+rot90 diagonal tril triu unfold pad constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d
+meshgrid contiguous clone to _to_copy type_as detach lift_fresh lift_fresh_copy alias copy sym_size size numel
+sym_numel embedding one_hot
+empty empty_like new_empty zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full arange
+linspace scalar_tensor eye fill zero
+dropout feature_dropout bernoulli rand rand_like randn randn_like
+)";
+
 [[noreturn]] void unusable(const std::string& what) {
   throw Error(Error::Kind::data, what);
+}
+
+bool may_be_called(const std::string& op) {
+  static const std::set<std::string> allowed = [] {
+    std::istringstream words(kOperators);
+    return std::set<std::string>(std::istream_iterator<std::string>(words), {});
+  }();
+  const size_t dot = std::min(op.find('.'), op.size());
+  if (!op.starts_with("aten::") || op.find("out", dot) != std::string::npos)
+    return false;  // those of an overload with "out" write into what they are given
+  const std::string name = op.substr(6, dot - 6);
+  return allowed.contains(name) || (name.ends_with("_") && allowed.contains(name.substr(0, name.size() - 1)));
+}
+
+c10::OperatorHandle operator_named(const std::string& op) {
+  if (!may_be_called(op)) unusable("the operator " + op + " is none of those that a network may call");
+  const auto dot = op.find('.');
+  const std::string overload = dot == std::string::npos ? "" : op.substr(dot + 1);
+  const auto handle = c10::Dispatcher::singleton().findSchema({op.substr(0, dot), overload});
+  if (!handle)
+    unusable("this LibTorch has no operator " + op + "; export with the PyTorch that bnlab was built with");
+  return *handle;
 }
 
 at::ScalarType type_named(const std::string& name) {
@@ -44,26 +97,6 @@ at::MemoryFormat format_named(const std::string& name) {
   if (name == "preserve_format") return at::MemoryFormat::Preserve;
   if (name == "channels_last") return at::MemoryFormat::ChannelsLast;
   unusable("a memory format " + name + " that is not known here");
-}
-
-// A number where the operator takes a tensor, as in add_.Tensor(x, 1), is one that does not widen the other's
-// type; an integer where it takes a floating-point number is one.
-IValue fitting(IValue value, const c10::Type& type) {
-  if (type.kind() == TypeKind::FloatType && value.isInt()) return static_cast<double>(value.toInt());
-  if (type.kind() != TypeKind::TensorType || !value.isScalar()) return value;
-  const auto own = value.isDouble() ? at::kDouble : value.isBool() ? at::kBool : at::kLong;
-  at::Tensor number = at::scalar_tensor(value.toScalar(), own);
-  number.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return number;
-}
-
-// The argument with the values that it reads. The dispatcher refuses those of another type than it takes.
-IValue filled(const Argument& argument, const ExportedGraph::Values& values) {
-  if (argument.value) return fitting(values[*argument.value], *argument.type);
-  if (argument.items.empty()) return argument.constant;
-  c10::impl::GenericList list(argument.type);
-  for (const Argument& item : argument.items) list.push_back(filled(item, values));
-  return list;
 }
 
 IValue constant(const Json& json, const at::TensorOptions& run) {
@@ -83,49 +116,44 @@ IValue constant(const Json& json, const at::TensorOptions& run) {
   unusable("an argument " + shown(json));
 }
 
+// A number where the operator takes a tensor, as in add_.Tensor(x, 1), is one that does not widen the other's
+// type; an integer where it takes a floating-point number is one.
+IValue fitting(IValue value, const c10::Type& type) {
+  if (type.kind() == TypeKind::FloatType && value.isInt()) return static_cast<double>(value.toInt());
+  if (type.kind() != TypeKind::TensorType || !value.isScalar()) return value;
+  const auto own = value.isDouble() ? at::kDouble : value.isBool() ? at::kBool : at::kLong;
+  at::Tensor number = at::scalar_tensor(value.toScalar(), own);
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return number;
+}
+
 // before: how many values there are before the node.
 Argument argument_of(const Json& json, c10::TypePtr type, size_t before, const at::TensorOptions& run,
                      int depth = 0) {
   if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-  const auto list = type->cast<c10::ListType>();
   if (json.is_object() && json.contains("v")) {
     const auto value = json.at("v").get<size_t>();  // a negative number becomes one that is too large
     if (value >= before) unusable("reads value " + shown(json.at("v")) + " of " + std::to_string(before));
     return {.value = value, .type = type};
   }
-  if (!json.is_array() && (list == nullptr || json.is_null())) {
-    const IValue value = fitting(constant(json, run), *type);
-    const bool fits =
-        type->kind() == TypeKind::NumberType ? value.isScalar() : value.type()->isSubtypeOf(*type);
-    if (!value.isNone() && !fits) unusable("got " + shown(json) + " where the operator takes " + type->str());
-    return {.constant = value, .type = type};
+  const auto list = type->cast<c10::ListType>();
+  if (json.is_array() || (list != nullptr && !json.is_null())) {
+    if (depth == kDeepestList || json.size() > kLongestList) unusable("a list that is too long or too deep");
+    const c10::TypePtr item = list != nullptr ? list->getElementType() : c10::TypePtr(c10::AnyType::get());
+    std::vector<Argument> items;
+    for (const Json& each : json.is_array() ? json : Json::array({json}))  // int[2] may be one number
+      items.push_back(argument_of(each, item, before, run, depth + 1));
+    return {.list = std::move(items), .type = item};
   }
-  if (depth == kDeepestList || json.size() > kLongestList) unusable("a list that is too long or too deep");
-  Argument argument{.type = list != nullptr ? list->getElementType() : c10::TypePtr(c10::AnyType::get())};
-  bool constant = true;
-  for (const Json& item : json.is_array() ? json : Json::array({json})) {  // int[2] may be one number
-    argument.items.push_back(argument_of(item, argument.type, before, run, depth + 1));
-    each_value(argument.items.back(), [&](size_t) { constant = false; });
-  }
-  if (constant) {
-    c10::impl::GenericList items(argument.type);
-    for (const Argument& item : argument.items) items.push_back(item.constant);
-    argument.constant = items;
-    argument.items.clear();
-  }
-  return argument;
+  const IValue value = fitting(constant(json, run), *type);
+  const bool fits =
+      type->kind() == TypeKind::NumberType ? value.isScalar() : value.type()->isSubtypeOf(*type);
+  if (!value.isNone() && !fits) unusable("got " + shown(json) + " where the operator takes " + type->str());
+  return {.constant = value, .type = type};
 }
 
 double number(const IValue& value) {
-  return value.isInt()    ? static_cast<double>(value.toInt())
-         : value.isBool() ? value.toBool()
-                          : value.toDouble();
-}
-
-int64_t floor_division(int64_t m, int64_t n) {
-  if (n == 0) unusable("a division of sizes by 0");
-  if (n == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(m));  // of the lowest number m / n traps
-  return m / n - (m % n != 0 && (m < 0) != (n < 0) ? 1 : 0);
+  return value.isNone() ? 0 : value.isDouble() ? value.toDouble() : value.toScalar().toDouble();
 }
 
 // A member of what an operator has returned.
@@ -135,56 +163,45 @@ IValue member(const IValue& all, int64_t place) {
   return members.at(static_cast<size_t>(place < 0 ? place + static_cast<int64_t>(members.size()) : place));
 }
 
-// Python's arithmetic on sizes; `b` is none for functions of one number.
+// Python's arithmetic on sizes, which are small enough for floating-point numbers to hold them.
+struct SizeFunction {
+  const char* name;
+  enum { like_its_operands, whole, fraction } result;
+  double (*of)(double a, double b);
+};
+const SizeFunction kSizeFunctions[] = {
+    {"add", SizeFunction::like_its_operands, [](double a, double b) { return a + b; }},
+    {"sub", SizeFunction::like_its_operands, [](double a, double b) { return a - b; }},
+    {"mul", SizeFunction::like_its_operands, [](double a, double b) { return a * b; }},
+    {"floordiv", SizeFunction::like_its_operands, [](double a, double b) { return std::floor(a / b); }},
+    {"mod", SizeFunction::like_its_operands, [](double a, double b) { return a - std::floor(a / b) * b; }},
+    {"max", SizeFunction::like_its_operands, [](double a, double b) { return std::max(a, b); }},
+    {"min", SizeFunction::like_its_operands, [](double a, double b) { return std::min(a, b); }},
+    {"neg", SizeFunction::like_its_operands, [](double a, double) { return -a; }},
+    {"truediv", SizeFunction::fraction, [](double a, double b) { return a / b; }},
+    {"float", SizeFunction::fraction, [](double a, double) { return a; }},
+    {"int", SizeFunction::whole, [](double a, double) { return std::trunc(a); }},
+    {"trunc", SizeFunction::whole, [](double a, double) { return std::trunc(a); }},
+    {"floor", SizeFunction::whole, [](double a, double) { return std::floor(a); }},
+    {"ceil", SizeFunction::whole, [](double a, double) { return std::ceil(a); }},
+    {"round", SizeFunction::whole, [](double a, double) { return std::nearbyint(a); }},
+};
+
 IValue on_sizes(const std::string& name, const IValue& a, const IValue& b) {
   if (name == "getitem") return member(a, b.toInt());
-  const bool whole = a.isInt() && (b.isNone() || b.isInt());
-  const int64_t m = whole ? a.toInt() : 0, n = whole && b.isInt() ? b.toInt() : 0;
-  const double x = number(a), y = b.isNone() ? 0 : number(b);
-  if (name == "add") return whole ? IValue(m + n) : IValue(x + y);
-  if (name == "sub") return whole ? IValue(m - n) : IValue(x - y);
-  if (name == "mul") return whole ? IValue(m * n) : IValue(x * y);
-  if (name == "floordiv") return whole ? IValue(floor_division(m, n)) : IValue(std::floor(x / y));
-  if (name == "mod") return whole ? IValue(m - floor_division(m, n) * n) : IValue(x - std::floor(x / y) * y);
-  if (name == "truediv") return x / y;
-  if (name == "max") return whole ? IValue(std::max(m, n)) : IValue(std::max(x, y));
-  if (name == "min") return whole ? IValue(std::min(m, n)) : IValue(std::min(x, y));
-  if (name == "neg") return whole ? IValue(-m) : IValue(-x);
-  if (name == "floor") return static_cast<int64_t>(std::floor(x));
-  if (name == "ceil") return static_cast<int64_t>(std::ceil(x));
-  if (name == "trunc" || name == "int") return static_cast<int64_t>(std::trunc(x));
-  if (name == "round") return static_cast<int64_t>(std::nearbyint(x));  // halves to even, as in Python
-  if (name == "float") return x;
-  unusable("a function " + name + " that is not known here");
-}
-
-c10::OperatorHandle operator_named(const std::string& op) {
-  if (!may_be_called(op)) unusable("the operator " + op + " is none of those that a network may call");
-  const auto dot = op.find('.');
-  const std::string overload = dot == std::string::npos ? "" : op.substr(dot + 1);
-  const auto handle = c10::Dispatcher::singleton().findSchema({op.substr(0, dot), overload});
-  if (!handle)
-    unusable("this LibTorch has no operator " + op + "; export with the PyTorch that bnlab was built with");
-  return *handle;
-}
-
-// Whether an operator that may draw random numbers does: dropout does not outside of training, nor with a
-// probability of 0.
-bool draws(const Node& node) {
-  if (!node.handle->hasTag(at::Tag::nondeterministic_seeded)) return false;
-  for (size_t i = 0; i < node.arguments.size(); ++i) {
-    const std::string& name = node.handle->schema().arguments()[i].name();
-    const IValue& given = node.arguments[i].constant;
-    if ((name == "train" || name == "p" || name == "dropout_p") && given.isScalar() && number(given) == 0)
-      return false;
-  }
-  return true;
+  const auto function = std::ranges::find(kSizeFunctions, name, &SizeFunction::name);
+  if (function == std::end(kSizeFunctions)) unusable("a function " + name + " that is not known here");
+  const double result = function->of(number(a), number(b));
+  const bool whole = function->result == SizeFunction::whole ||
+                     (function->result != SizeFunction::fraction && !a.isDouble() && !b.isDouble());
+  if (!whole) return result;
+  if (!(std::abs(result) < 1e15)) unusable(name + " of sizes that no image has");
+  return static_cast<int64_t>(result);
 }
 
 // What these operators return may be their first argument, whatever their schema says.
-bool may_return_its_argument(const std::string& op) {
-  return op == "aten::dropout" || op == "aten::feature_dropout" || op == "aten::type_as" ||
-         op == "py::getitem";
+bool may_return_its_argument(const Node& node) {
+  return node.is_one_of({"aten::dropout", "aten::feature_dropout", "aten::type_as", "py::getitem"});
 }
 
 // What an operator refuses is said with the module that it stands in.
@@ -202,27 +219,11 @@ IValue called(const Node& node, ExportedGraph::Values& stack) {
 
 // Whether a node makes one tensor, and no list of them.
 bool makes_a_tensor(const Node& node) {
-  return node.instead || (node.handle && node.handle->schema().returns().size() == 1 &&
-                          node.handle->schema().returns()[0].type()->kind() == c10::TypeKind::TensorType);
-}
-bool is_size(const Node& node) {
-  return (!node.handle && node.op != "py::getitem") || node.op.starts_with("aten::sym_");
+  return node.handle && node.handle->schema().returns().size() == 1 &&
+         node.handle->schema().returns()[0].type()->kind() == TypeKind::TensorType;
 }
 
 }  // namespace
-
-bool is_one_of(const std::string& op, std::initializer_list<const char*> names) {
-  return std::ranges::find(names, op) != names.end();
-}
-
-void each_value(const Argument& argument, const std::function<void(size_t value)>& visit) {
-  if (argument.value) visit(*argument.value);
-  for (const Argument& item : argument.items) each_value(item, visit);
-}
-
-void each_value(const Node& node, const std::function<void(size_t value)>& visit) {
-  for (const Argument& argument : node.arguments) each_value(argument, visit);
-}
 
 Json read_exported(const std::string& folder) {
   const std::string file = folder + "/" + kGraphFile;
@@ -252,6 +253,49 @@ std::string size_misfit(const Json& exported, const std::array<int64_t, 2>& size
          "," + width;
 }
 
+void Argument::each_value(const std::function<void(size_t value)>& visit) const {
+  if (value) visit(*value);
+  if (list)
+    for (const Argument& item : *list) item.each_value(visit);
+}
+
+bool Argument::is_constant() const {
+  bool constant = true;
+  each_value([&](size_t) { constant = false; });
+  return constant;
+}
+
+IValue Argument::filled(const ExportedGraph::Values& values) const {
+  if (value) return fitting(values[*value], *type);
+  if (!list) return constant;
+  c10::impl::GenericList items(type);
+  for (const Argument& item : *list) items.push_back(item.filled(values));
+  return items;
+}
+
+void Node::each_value(const std::function<void(size_t value)>& visit) const {
+  for (const Argument& argument : arguments) argument.each_value(visit);
+}
+
+bool Node::is_one_of(std::initializer_list<const char*> ops) const {
+  return std::ranges::find(ops, op) != ops.end();
+}
+
+bool Node::is_size() const {
+  return (!handle && op != "py::getitem") || op.starts_with("aten::sym_");
+}
+
+// Dropout draws nothing outside of training, nor with a probability of 0.
+bool Node::draws() const {
+  for (size_t i = 0; handle && i < arguments.size(); ++i) {
+    const std::string& name = handle->schema().arguments()[i].name();
+    const IValue& given = arguments[i].constant;
+    if ((name == "train" || name == "p" || name == "dropout_p") && given.isScalar() && number(given) == 0)
+      return false;
+  }
+  return has_tag(at::Tag::nondeterministic_seeded);
+}
+
 ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
                              const std::vector<std::string>& outputs, const at::TensorOptions& run)
     : images_(exported.at("tensors").size()), device_(run.device()) {
@@ -271,7 +315,7 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
     size_t root = value_of(nodes_.size() - 1);
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const bool shares = node.handle && node.handle->schema().arguments()[i].alias_info() != nullptr;
-      if (node.arguments[i].value && (shares || (i == 0 && may_return_its_argument(node.op))))
+      if (node.arguments[i].value && (shares || (i == 0 && may_return_its_argument(node))))
         root = roots_[*node.arguments[i].value];
     }
     roots_.push_back(root);
@@ -280,7 +324,11 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
   for (const std::string& name : outputs) {
     const auto is_it = [&](const Json& each) { return each.at("name") == name; };
     const auto found = name.empty() ? given.begin() : std::ranges::find_if(given, is_it);
-    if (found == given.end()) unusable("has no output " + shown(name) + " in mode " + mode);
+    if (found == given.end()) {
+      const auto named = [](const Json& each) { return each.at("name"); };
+      unusable("mode " + mode + ": expected an output of " + shown(Json(mapped(given, named))) + ", got " +
+               shown(name));
+    }
     asked_.push_back(found->at("value"));
     if (asked_.back() >= value_of(nodes_.size()))
       unusable(mode + ": the output " + shown(name) + " is a value that is not there");
@@ -289,16 +337,14 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
   find_readers();
 }
 
-ExportedGraph::Node ExportedGraph::read(const Json& json, const Json& exported,
-                                        const at::TensorOptions& run) const {
+Node ExportedGraph::read(const Json& json, const Json& exported, const at::TensorOptions& run) const {
   Node node{.op = json.at("op").get<std::string>(), .module = json.at("module").get<std::string>()};
   const size_t before = value_of(nodes_.size());
   if (json.contains("site")) node.site = json.at("site").get<size_t>();
   if (node.site && (*node.site >= exported.at("sites").size() || node.op != "aten::batch_norm"))
     unusable("a site that is not there");
-  if (json.contains("random")) node.random = json.at("random").get<int64_t>();
+  node.adds_alike = json.value("like", false) && node.is_one_of({"aten::add.Tensor", "aten::add_.Tensor"});
   node.grad = json.value("grad", true);
-  node.like = json.value("like", false);
   if (json.contains("autocast"))
     node.autocast = {type_named(json.at("autocast").at(0).get<std::string>()),
                      json.at("autocast").at(1).get<bool>()};
@@ -321,20 +367,19 @@ ExportedGraph::Node ExportedGraph::read(const Json& json, const Json& exported,
     if (declared[i].alias_info() != nullptr && declared[i].alias_info()->isWrite())
       node.writes = argument.value;
   }
-  if (node.writes && root(*node.writes) < images_) unusable("changes a tensor of the weights file");
-  if (draws(node) && !node.random) unusable("draws random numbers, which the export does not say");
+  if (node.writes && roots_[*node.writes] < images_) unusable("changes a tensor of the weights file");
   return node;
 }
 
 void ExportedGraph::skip_what_nothing_needs() {
   std::vector<bool> needed(roots_.size(), false);  // values, and the memory that they may share
-  const auto need = [&](size_t value) { needed[value] = needed[root(value)] = true; };
+  const auto need = [&](size_t value) { needed[value] = needed[roots_[value]] = true; };
   std::ranges::for_each(asked_, need);
   for (size_t i = nodes_.size(); i-- > 0;) {
     Node& node = nodes_[i];
-    const bool changes = node.writes && needed[root(*node.writes)];
+    const bool changes = node.writes && needed[roots_[*node.writes]];
     node.skipped = !changes && !needed[value_of(i)];
-    if (!node.skipped) each_value(node, need);
+    if (!node.skipped) node.each_value(need);
   }
 }
 
@@ -342,13 +387,36 @@ void ExportedGraph::find_readers() {
   readers_.assign(roots_.size(), {});
   for (size_t i = 0; i < nodes_.size(); ++i) {
     nodes_[i].dies.clear();
-    if (!nodes_[i].skipped) each_value(nodes_[i], [&](size_t value) { readers_[value].push_back(i); });
+    if (!nodes_[i].skipped) nodes_[i].each_value([&](size_t value) { readers_[value].push_back(i); });
   }
   for (const size_t value : asked_) readers_[value].push_back(nodes_.size());
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const std::vector<size_t>& readers = readers_[value_of(i)];
     if (const size_t last = readers.empty() ? i : readers.back(); last < nodes_.size())
       nodes_[last].dies.push_back(value_of(i));
+  }
+  find_blocks();
+}
+
+void ExportedGraph::find_blocks() {
+  blocks_.clear();
+  std::set<size_t> live;  // values of the block that are read behind it
+  bool site = false, kept = false;
+  size_t first = 0;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (!node.skipped) {
+      if (!node.is_size()) live.insert(value_of(i));
+      site = site || node.site;
+      // What changes the memory of others must not do so twice.
+      kept = kept || (node.writes && roots_[*node.writes] < value_of(first));
+    }
+    for (const size_t value : node.dies) live.erase(value);
+    if (!site || live.size() != 1 || !makes_a_tensor(nodes_[*live.begin() - value_of(0)])) continue;
+    if (!kept) blocks_.push_back({.first = first, .last = i + 1, .output = *live.begin()});
+    live.clear();
+    site = kept = false;
+    first = i + 1;
   }
 }
 
@@ -357,15 +425,30 @@ std::optional<size_t> ExportedGraph::only_reader(size_t value) const {
   return readers.size() == 1 && readers[0] < nodes_.size() ? std::optional(readers[0]) : std::nullopt;
 }
 
-ExportedGraph::Values ExportedGraph::begin(const std::vector<at::Tensor>& tensors,
-                                           const at::Tensor& images) const {
+std::optional<size_t> ExportedGraph::follower(size_t node) const {
+  const std::optional<size_t> next = only_reader(value_of(node));
+  for (size_t i = node + 1; next && i < *next; ++i)
+    if (!nodes_[i].skipped && nodes_[i].writes) return std::nullopt;
+  return next;
+}
+
+std::vector<at::Tensor> ExportedGraph::answers(const std::vector<at::Tensor>& tensors,
+                                               const at::Tensor& images, const Pass& pass) const {
   Values values(tensors.begin(), tensors.end());
   const bool changed = std::ranges::any_of(nodes_, [&](const Node& node) {
-    return !node.skipped && node.writes && root(*node.writes) == images_;
+    return !node.skipped && node.writes && roots_[*node.writes] == images_;
   });
   values.emplace_back(changed ? images.clone() : images);  // a batch stays as it is
   values.resize(roots_.size());
-  return values;
+  size_t next = 0;
+  if (pass.details.recompute != Recompute::none)
+    for (const Block& block : blocks_) {
+      run(values, next, block.first, pass);
+      recompute(values, block, pass);
+      next = block.last;
+    }
+  run(values, next, nodes_.size(), pass);
+  return mapped(asked_, [&](size_t value) { return values[value].toTensor(); });
 }
 
 void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& pass) const {
@@ -379,7 +462,7 @@ void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& p
       if (node.autocast)
         autocast.emplace(AutocastState{device_.type(), node.autocast->second, node.autocast->first});
       stack.clear();
-      for (const Argument& argument : node.arguments) stack.push_back(filled(argument, values));
+      for (const Argument& argument : node.arguments) stack.push_back(argument.filled(values));
       values[value_of(i)] =
           node.instead  ? node.instead(stack, pass)
           : node.handle ? called(node, stack)
@@ -389,98 +472,30 @@ void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& p
   }
 }
 
-void NormPlace::look_behind(std::set<size_t>& taken) {
-  const std::vector<Node>& nodes = graph->nodes();
-  const std::optional<size_t> x = nodes[node].arguments[0].value;
-  std::optional<size_t> next = graph->only_reader(graph->value_of(node));
-  if (next && is_one_of(nodes[*next].op, {"aten::add.Tensor", "aten::add_.Tensor"}) &&
-      !taken.contains(*next)) {
-    const Node& sum = nodes[*next];
-    const bool first = sum.arguments[0].value == graph->value_of(node);
-    const std::optional<size_t> other = sum.arguments[first ? 1 : 0].value;
-    const IValue& alpha = sum.arguments[2].constant;
-    // Of an addition in place the other operand changes, which somebody may read.
-    if (!sum.like || !alpha.isInt() || alpha.toInt() != 1 || !other || (!first && sum.writes) ||
-        changed(x, *next))
-      return;
-    taken.insert(*next);
-    add = next;
-    residual = sum.arguments[first ? 1 : 0];
-    next = graph->only_reader(graph->value_of(*add));
-    if (next && changed(other, *next)) return;
+void ExportedGraph::recompute(Values& values, const Block& block, const Pass& pass) const {
+  std::vector<size_t> places;  // of the tensors that there are before the block
+  std::vector<at::Tensor> inputs;
+  Values others = values;  // weights and sizes
+  for (size_t value = images_; value < value_of(block.first); ++value) {
+    if (!values[value].isTensor()) continue;
+    places.push_back(value);
+    inputs.push_back(values[value].toTensor());
+    others[value] = IValue();
   }
-  if (next && is_one_of(nodes[*next].op, {"aten::relu", "aten::relu_"}) && !changed(x, *next)) relu = next;
-}
-
-bool NormPlace::changed(std::optional<size_t> value, size_t end) const {
-  for (size_t i = add.value_or(node) + 1; i < end; ++i) {
-    const Node& between = graph->nodes()[i];
-    if (value && !between.skipped && between.writes && graph->root(*between.writes) == graph->root(*value))
-      return true;
-  }
-  return false;
-}
-
-ExportedBlocks::ExportedBlocks(const ExportedGraph& graph) : graph_(graph) {
-  std::set<size_t> live, read;  // of the block under way: what is read behind it, and what it reads
-  bool site = false, kept = false;
-  size_t first = 0;
-  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-    const Node& node = graph_.nodes()[i];
-    if (!node.skipped) {
-      each_value(node, [&](size_t value) { read.insert(value); });
-      if (!is_size(node)) live.insert(graph_.value_of(i));
-      site = site || node.site;
-      kept = kept ||
-             (node.writes && graph_.root(*node.writes) < graph_.value_of(first));  // twice would be wrong
-    }
-    for (const size_t value : node.dies) live.erase(value);
-    const bool last = i + 1 == graph_.nodes().size();
-    const bool cut = site && live.size() == 1 && makes_a_tensor(node_of(*live.begin()));
-    if (!cut && !last) continue;
-    Block block{
-        .first = first, .last = i + 1, .output = cut && !kept ? std::optional(*live.begin()) : std::nullopt};
-    for (const size_t value : read)
-      if (value >= graph_.images() && value < graph_.value_of(first) &&
-          (value == graph_.images() || !is_size(node_of(value))))
-        block.inputs.push_back(value);
-    blocks_.push_back(std::move(block));
-    live.clear();
-    read.clear();
-    site = kept = false;
-    first = i + 1;
-  }
-}
-
-const Node& ExportedBlocks::node_of(size_t value) const {
-  return graph_.nodes()[value - graph_.value_of(0)];
-}
-
-void ExportedBlocks::run(ExportedGraph::Values& values, const Pass& pass) const {
-  for (const Block& block : blocks_) {
-    if (!block.output) {
-      graph_.run(values, block.first, block.last, pass);
-      continue;
-    }
-    // Weights and sizes are there in both passes; the first one adds the sizes that it finds.
-    ExportedGraph::Values constants = values;
-    for (size_t v = graph_.images(); v < constants.size(); ++v)
-      if (!constants[v].isScalar()) constants[v] = IValue();
-    const auto inputs = mapped(block.inputs, [&](size_t value) { return values[value].toTensor(); });
-    const auto forward = [this, &block, constants, found = &values](const std::vector<at::Tensor>& given,
-                                                                    const Pass& inner) mutable {
-      ExportedGraph::Values own = constants;
-      for (size_t i = 0; i < given.size(); ++i) own[block.inputs[i]] = given[i];
-      graph_.run(own, block.first, block.last, inner);
-      for (size_t i = block.first; i < block.last && found != nullptr; ++i)
-        if (is_size(graph_.nodes()[i])) (*found)[graph_.value_of(i)] = own[graph_.value_of(i)];
-      found = nullptr;
-      return own[*block.output].toTensor();
-    };
-    values[*block.output] = recomputed(inputs, pass, forward);
-    for (size_t i = block.first; i < block.last; ++i)
-      for (const size_t value : graph_.nodes()[i].dies) values[value] = IValue();
-  }
+  // The first pass hands on the sizes that it finds.
+  const auto forward = [this, block, places, others, found = &values](
+                           const std::vector<at::Tensor>& given, const Pass& inner) mutable {
+    Values own = others;
+    for (size_t i = 0; i < given.size(); ++i) own[places[i]] = given[i];
+    run(own, block.first, block.last, inner);
+    for (size_t i = block.first; i < block.last && found != nullptr; ++i)
+      if (nodes_[i].is_size()) (*found)[value_of(i)] = own[value_of(i)];
+    found = nullptr;
+    return own[block.output].toTensor();
+  };
+  values[block.output] = recomputed(inputs, pass, forward);
+  for (size_t i = block.first; i < block.last; ++i)
+    for (const size_t value : nodes_[i].dies) values[value] = IValue();
 }
 
 }  // namespace bnlab

@@ -2,7 +2,6 @@
 // from its options. Needs no LibTorch.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,13 +10,6 @@
 #include "harness/labelled.hpp"
 
 namespace bnlab {
-
-// Of a network that is there already: what it answers, and the images that it was made with. Zeros where a spec
-// decides.
-struct MadeFor {
-  int64_t classes = 0;
-  std::array<int64_t, 2> image_size{};  // height, width
-};
 
 struct ModelFacts {
   static constexpr const char* kFamily = "model";
@@ -29,7 +21,8 @@ struct ModelFacts {
 
   // Channels of each kind of norm site.
   FactOfOptions<Channels> norm_channels = [](const Json&) { return Channels(); };
-  FactOfOptions<MadeFor> made_for = [](const Json&) { return MadeFor(); };
+  // That a network which is there already answers for; 0 where the task decides.
+  FactOfOptions<int64_t> classes = [](const Json&) { return int64_t{0}; };
   // The folder that it is read from; "": none.
   FactOfOptions<std::string> folder = [](const Json&) { return std::string(); };
   // Whether it starts from weights that it brings along, such as trained ones.
@@ -47,7 +40,7 @@ struct ModelFacts {
       norm_channels = asked<Options>(&Options::norm_channels);
     if constexpr (requires { &Options::image_multiple; })
       image_multiple = asked<Options>(&Options::image_multiple);
-    if constexpr (requires { &Options::made_for; }) made_for = asked<Options>(&Options::made_for);
+    if constexpr (requires { &Options::classes; }) classes = asked<Options>(&Options::classes);
     if constexpr (requires { &Options::folder; }) folder = asked<Options>(&Options::folder);
     if constexpr (requires { &Options::brings_weights; })
       brings_weights = asked<Options>(&Options::brings_weights);

@@ -134,7 +134,7 @@ class ExportedFolder {
                   node("aten::add_.Tensor", {v(value(4)), v(value(6)), 1}, "", {{"like", true}}),
                   node("aten::relu_", Json::array({v(value(7))}), "")};
     const bool draws = training && noise_;
-    if (draws) nodes.push_back(node("aten::dropout", {v(value(8)), 0.25, true}, "drop", {{"random", 1}}));
+    if (draws) nodes.push_back(node("aten::dropout", {v(value(8)), 0.25, true}, "drop"));
     nodes.push_back(conv(value(draws ? 9 : 8), 18, 0, "head"));
     const Json output = {{"name", ""}, {"value", value(draws ? 10 : 9)}, {"shape", {2, 5, 12, 16}}};
     return {{"nodes", nodes}, {"outputs", Json::array({output})}};

@@ -143,6 +143,19 @@ TEST(Exported, LeavesOutAHeadThatIsNotTrained) {
   EXPECT_EQ(outputs.auxiliary_weight, 0.4);
 }
 
+TEST(Exported, RefusesAnOutputThatIsNotThere) {
+  const ExportedFolder folder;
+  Json model = folder.model();
+  model["output"] = "out";
+  try {
+    OneRankNetwork built(model);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("expected an output of [\"\"], got \"out\""), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Exported, MasksOfDropoutDependOnTheRowAlone) {
   const ExportedFolder folder;
   OneRankNetwork built(folder.model(), 5, "none");  // norms that keep the rows apart
@@ -188,7 +201,9 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
       {"aten::relu", [](F& f) { f.nodes_of("train")[2]["args"][0] = nullptr; }},
       {"too long or too deep",
        [](F& f) { f.nodes_of("train")[0]["args"][3] = Json::array({Json::array({Json::array({1})})}); }},
-      {"draws random numbers", [](F& f) { f.nodes_of("train")[9].erase("random"); }},
+      {"noise can be dropout", [](F& f) { f.nodes_of("train")[9] = F::node("aten::bernoulli", {F::v(f.value(8)), nullptr}, ""); }},
+      {"in evaluation, too",
+       [](F& f) { f.nodes_of("evaluate")[8] = F::node("aten::dropout", {F::v(f.value(7)), 0.5, true}, ""); }},
       {"a site that is not there", [](F& f) { f.nodes_of("train")[1]["site"] = 7; }},
       {"is a value that is not there", [](F& f) { f.graph["train"]["outputs"][0]["value"] = 1000; }},
       {"'sites' not found", [](F& f) { f.graph.erase("sites"); }},

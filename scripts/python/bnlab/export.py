@@ -185,24 +185,20 @@ class _Writer:
         return self.images + len(self.nodes)
 
     def marks(self, node: torch.fx.Node, name: str, args: Dict[str, Any]) -> Dict[str, Any]:
-        """What bnlab must know of a node beside its arguments: which site it is; that it adds tensors of one shape; that it
-        draws, and for how many rows an image (0: one draw for all)."""
+        """What bnlab must know of a node beside its arguments: which site it is; that it adds two tensors of one shape."""
         if name == "aten::batch_norm":
             site = self.site(node, args)
             return {} if site is None else {"site": site}
-        if name in ("aten::add", "aten::add_") and isinstance(node.args[1], torch.fx.Node):
-            first, second = (getattr(operand.meta.get("val"), "shape", None) for operand in node.args[:2])
-            return {"like": True} if first == second and first is not None else {}
+        values = [getattr(operand, "meta", {}).get("val") for operand in node.args[:2]]
+        if name in ("aten::add", "aten::add_") and args["alpha"] == 1 and all(isinstance(v, torch.Tensor) for v in values):
+            return {"like": True} if values[0].shape == values[1].shape else {}
         silent = args.get("train") is False or args.get("p", args.get("dropout_p")) == 0
-        if torch.Tag.nondeterministic_seeded not in node.target.tags or silent:
-            return {}
-        shape = pytree.tree_leaves(node.meta["val"])[0].shape
-        of_images = [dimension for dimension, size in enumerate(shape) if self.follows(size)]
-        rows = shape[0].node.expr / self.batch if of_images == [0] else 0
-        if of_images not in ([], [0]) or of_images and not rows.is_Integer:
-            raise ExportError(f"{_where(node)}: {name} draws for images that are not its rows, so that no placement would see the "
-                              "numbers of another; draw a tensor whose first dimension is the batch")
-        return {"random": int(rows)}
+        if torch.Tag.nondeterministic_seeded in node.target.tags and not silent:
+            shape = pytree.tree_leaves(node.meta["val"])[0].shape
+            if [self.follows(size) for size in shape] != [True] + [False] * (len(shape) - 1) or shape[0].node.expr != self.batch:
+                raise ExportError(f"{_where(node)}: {name} does not draw for each image by itself, so that no placement would see "
+                                  "the numbers of another; draw a tensor whose first dimension is the batch")
+        return {}
 
     def follows(self, size: Any) -> bool:
         return isinstance(size, torch.SymInt) and self.batch in size.node.expr.free_symbols

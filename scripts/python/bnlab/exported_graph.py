@@ -101,23 +101,17 @@ def _go_back(outputs: Dict[str, torch.Tensor]) -> None:
                              for y in outputs.values() if y.is_floating_point() and y.requires_grad])
 
 
-def _own_functions(model: torch.nn.Module) -> List[str]:
-    """A list that a forward pass fills with the autograd.Functions of somebody's own, and the modules in which they compute."""
-    found, seen = [], set()
-
-    def look(path: str, outputs: Any) -> None:
-        waiting = [y.grad_fn for y in pytree.tree_leaves(outputs) if isinstance(y, torch.Tensor)]
-        while waiting:
-            node = waiting.pop()
-            if node is not None and node not in seen:
-                seen.add(node)
-                waiting += [behind for behind, _ in node.next_functions]
-                if isinstance(node, torch.autograd.function.BackwardCFunction):
-                    found.append(f"{path or 'the model'} ({type(node).__name__.removesuffix('Backward')})")
-
-    for path, module in model.named_modules():  # the hooks of inner modules run first
-        module.register_forward_hook(lambda _module, _inputs, outputs, path=path: look(path, outputs))
-    return found
+def _own_functions(outputs: Dict[str, torch.Tensor]) -> str:
+    """The names of the autograd.Functions of somebody's own that made these outputs."""
+    names, seen, waiting = set(), set(), [y.grad_fn for y in outputs.values()]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [behind for behind, _ in node.next_functions]
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                names.add(type(node).__name__.removesuffix("Backward"))
+    return ", ".join(sorted(names))
 
 
 def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[str, torch.Tensor],
@@ -131,7 +125,6 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
         own = copy.deepcopy(model) if training else copy.deepcopy(model).eval()
         copies = {entry["name"]: tensors[entry["name"]].clone().requires_grad_(training and entry.get("trained", False))
                   for entry in description["tensors"]}
-        functions = _own_functions(own)
         x, again = (images.clone().requires_grad_(training) for _ in range(2))
         with torch.set_grad_enabled(training):
             try:
@@ -153,14 +146,18 @@ def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict
             raise _Differs(f"its outputs differ from the model's by {outputs:.2g} in mode {mode}")
         if not training:
             continue
+        functions = _own_functions(expected)
         _go_back(expected)
         _go_back(got)
         gradients = {"the images": _apart(again.grad, x.grad),
                      **{name: _apart(copies[name].grad, p.grad) for name, p in own.named_parameters()}}
         far = [name for name, apart in gradients.items() if apart > bound]
+        for entry in description["tensors"]:  # what the outputs do not depend on is not trained
+            if entry.get("trained") and own.get_parameter(entry["name"]).grad is None:
+                entry["trained"] = False
         if far:  # the last one in the model's order is nearest to what is at fault
             raise _Differs(f"the gradient of {far[-1]} differs from the model's" + (
-                f": torch.export loses the backward of an autograd.Function, here of {', '.join(functions)}; write it with "
+                f": torch.export loses the backward of an autograd.Function, here of {functions} behind it; write it with "
                 "operators of PyTorch (a straight-through step is x + (f(x) - x).detach(), checkpoint has use_reentrant=False)"
                 if functions else ""))
         statistics = {name: _apart(copies[name], buffer) for name, buffer in own.named_buffers() if not name.endswith(COUNTER)}
