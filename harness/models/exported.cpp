@@ -266,7 +266,8 @@ class ExportedNetwork : public Network {
       refuse("has initialisations for the seeds 0 to " + std::to_string(files.size() - 1) + ", got seed " +
              std::to_string(place) + "; export with more seeds");
     const auto plain = files.at(place).get<std::string>();
-    if (plain.find('/') != std::string::npos) refuse("expected weights beside graph.json, got " + shown(plain));
+    if (plain.find('/') != std::string::npos)
+      refuse("expected weights beside graph.json, got " + shown(plain));
     const std::map<std::string, at::Tensor> read = tensors_of_file(options_.file + "/" + plain);
     const at::ScalarType run = c10::typeMetaToScalarType(context.parameters.dtype());
     for (size_t i = 0; i < exported_->at("tensors").size(); ++i) {
@@ -307,7 +308,8 @@ class ExportedNetwork : public Network {
       const Json& given = exported_->at("sites").at(place);
       NormSite site{.name = given.at("name").get<std::string>(),
                     .channels = given.at("channels").get<int64_t>()};
-      const bool relu = std::ranges::all_of(places[place], [](const NormPlace& p) { return p.relu.has_value(); });
+      const bool relu =
+          std::ranges::all_of(places[place], [](const NormPlace& p) { return p.relu.has_value(); });
       site.activation = relu ? Activation::relu : Activation::none;
       site.affine = given.at("affine").get<bool>();
       if (options_.numbers == Numbers::own) {
@@ -330,7 +332,8 @@ class ExportedNetwork : public Network {
       return value < graph.images() && graph.only_reader(value) == i && trained(value);
     };
     const auto rest = std::span(node.arguments).subspan(3);
-    if (!weight || !own(*weight) || (bias && !own(*bias)) || !std::ranges::all_of(rest, &Argument::is_constant))
+    if (!weight || !own(*weight) || (bias && !own(*bias)) ||
+        !std::ranges::all_of(rest, &Argument::is_constant))
       return false;
     const auto [module, name] = split(name_of(*weight));
     return name == "weight" && (!bias || name_of(*bias) == path(module, "bias"));

@@ -153,13 +153,12 @@ Argument argument_of(const Json& json, c10::TypePtr type, size_t before, const a
 }
 
 double number(const IValue& value) {
-  return value.isNone() ? 0 : value.isDouble() ? value.toDouble() : value.toScalar().toDouble();
+  return value.isNone() ? 0 : value.toScalar().toDouble();
 }
 
 // A member of what an operator has returned.
 IValue member(const IValue& all, int64_t place) {
-  const std::vector<IValue> members =
-      all.isTuple() ? all.toTupleRef().elements().vec() : all.toListRef().vec();
+  const auto members = all.isTuple() ? all.toTupleRef().elements().vec() : all.toListRef().vec();
   return members.at(static_cast<size_t>(place < 0 ? place + static_cast<int64_t>(members.size()) : place));
 }
 
@@ -305,11 +304,11 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
     unusable("expected at most " + std::to_string(kMostNodes) + " nodes");
   for (size_t value = 0; value <= images_; ++value) roots_.push_back(value);
   for (const Json& json : nodes) {
-    const std::string place = mode + ", node " + std::to_string(nodes_.size());
     try {
       nodes_.push_back(read(json, exported, run));
     } catch (const std::exception& error) {
-      unusable(place + " (" + shown(json.value("op", Json())) + "): " + error.what());
+      unusable(mode + ", node " + std::to_string(nodes_.size()) + " (" + shown(json.value("op", Json())) +
+               "): " + error.what());
     }
     const Node& node = nodes_.back();
     size_t root = value_of(nodes_.size() - 1);
@@ -483,8 +482,8 @@ void ExportedGraph::recompute(Values& values, const Block& block, const Pass& pa
     others[value] = IValue();
   }
   // The first pass hands on the sizes that it finds.
-  const auto forward = [this, block, places, others, found = &values](
-                           const std::vector<at::Tensor>& given, const Pass& inner) mutable {
+  const auto forward = [this, block, places, others, found = &values](const std::vector<at::Tensor>& given,
+                                                                      const Pass& inner) mutable {
     Values own = others;
     for (size_t i = 0; i < given.size(); ++i) own[places[i]] = given[i];
     run(own, block.first, block.last, inner);

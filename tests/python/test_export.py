@@ -174,31 +174,40 @@ class WhatIsWritten(Exports):
         self.assertIn("aten::dropout", self.ops(description))
         self.assertNotIn("aten::mul.Tensor", self.ops(description, "evaluate"))
 
-    def test_noise_says_how_many_rows_an_image_has(self):
-        class Noisy(Small):
-            def between(self, y):
-                y = F.dropout(y, 0.5, self.training)
-                rows = y.new_empty((y.shape[0] * 2, 1)).bernoulli_(0.5)
-                whole = torch.rand(4, 1, 1)
-                return y * rows.reshape(-1, 2, 1, 1).sum(1, keepdim=True) * whole
-
-        description = self.export(Noisy())
-        drawn = {node["op"]: node["random"] for node in description["train"]["nodes"] if "random" in node}
-        self.assertEqual(drawn, {"aten::dropout": 1, "aten::bernoulli_.float": 2, "aten::rand": 0})
-
     def test_addition_says_whether_its_operands_have_one_shape(self):
         class Adds(Small):
             def between(self, y):
                 return (y + self.conv.weight[:, :1, :1, 0]) + y
 
+        class Scaled(Small):
+            def between(self, y):
+                return torch.add(y, y, alpha=2)
+
+        self.assertNotIn("like", json.dumps(self.export(Scaled())["train"]))
         marks = [node.get("like", False) for node in self.export(Adds())["train"]["nodes"] if node["op"] == "aten::add.Tensor"]
         self.assertEqual(marks, [False, True])
+
+    def frozen(self, model):
+        return {entry["name"] for entry in self.export(model)["tensors"] if entry.get("trained") is False}
+
+    def test_parameters_that_get_no_gradient_are_frozen(self):
+        class Unused(Small):
+            def __init__(self):
+                super().__init__()
+                self.unused = nn.Linear(2, 2)
+
+            def between(self, y):
+                return y + self.conv.bias.detach().mean()
+
+            def body(self, x):
+                return F.relu(self.norm(F.conv2d(x, self.conv.weight, padding=1)))
+
+        self.assertEqual(self.frozen(Unused()), {"unused.weight", "unused.bias", "conv.bias"})
 
     def test_frozen_parameters_and_norms_stay_frozen(self):
         model = Small()
         model.head.weight.requires_grad_(False)
-        frozen = {entry["name"] for entry in self.export(model)["tensors"] if entry.get("trained") is False}
-        self.assertEqual(frozen, {"head.weight"})
+        self.assertEqual(self.frozen(model), {"head.weight"})
 
         model = Small().train()
         model.norm.eval()
@@ -296,7 +305,7 @@ class WhatIsRefused(Exports):
             def between(self, y):
                 return self.rounded(y)
 
-        self.refused(Own(), "rounded (Straight)", "straight-through")
+        self.refused(Own(), "norm.bias differs", "of Straight behind it", "straight-through")
 
     def test_size_that_became_a_constant_fixes_the_sizes(self):
         class Halved(Small):
@@ -366,12 +375,14 @@ class WhatIsRefused(Exports):
 
         self.refused(Remembers(), "mean is changed by forward()")
 
-    def test_noise_whose_rows_are_not_the_images(self):
-        class Columns(Small):
-            def between(self, y):
-                return y * torch.randn(4, y.shape[0], 1, 1).transpose(0, 1)
+    def test_noise_that_is_not_drawn_for_each_image(self):
+        for draw in (lambda rows: torch.randn(4, rows, 1, 1).transpose(0, 1), lambda _rows: torch.rand(4, 1, 1),
+                     lambda rows: torch.empty(rows * 2, 1).bernoulli_(0.5).reshape(-1, 2, 1, 1).sum(1, keepdim=True)):
+            class Noisy(Small):
+                def between(self, y):
+                    return y * draw(y.shape[0])  # noqa: B023
 
-        self.refused(Columns(), "aten::randn", "first dimension is the batch")
+            self.refused(Noisy(), "does not draw for each image", "first dimension is the batch")
 
     def test_norm_without_running_statistics_or_with_a_cumulative_average(self):
         self.refused(Small(track_running_stats=False), "norm", "track_running_stats=True")
