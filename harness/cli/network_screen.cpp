@@ -62,7 +62,7 @@ NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& si
         "strategies that keep GPUs apart are refused there, as PyTorch refuses it. Synchronise, or give "
         "each GPU two images or more.");
   const std::vector<std::string> strategies = {
-      "sync", single && batch_per_tower == 1 ? "frozen" : "per_tower", "group_norm"};
+      "sync", single && batch_per_tower == 1 ? "weight_standardisation" : "per_tower", "group_norm"};
   const auto fabric = unknown_fabric({});
   TextTable table{{{"strategy"}, {"exchanges\na step", true}, {"bytes\na step", true}}, {}};
   for (const int gpus : kGpus) table.columns.push_back({"ms a step on\n" + std::to_string(gpus) + " GPUs"});

@@ -2,6 +2,10 @@
 
 #include <torch/types.h>
 
+#include <filesystem>
+#include <map>
+#include <mutex>
+
 #include "harness/communicator/counting_communicator.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
@@ -76,7 +80,17 @@ std::string said_at(const Site& site, const Json& strategy, const std::vector<in
 }  // namespace
 
 std::vector<SiteValues> site_values(const Json& model, const std::array<int64_t, 2>& size) {
-  std::vector<Site> sites;
+  // All strategies of a matrix ask for one network, and a large one takes seconds to read.
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<Site>> known;
+  std::error_code none;
+  const std::string exported = facts_of<ModelFacts>(model).folder(model) + "/graph.json";
+  const auto written = std::filesystem::last_write_time(exported, none);
+  const std::lock_guard lock(mutex);
+  const std::string key = Json::array({model, size, written.time_since_epoch().count()}).dump();
+  const auto [entry, is_new] = known.try_emplace(key);
+  std::vector<Site>& sites = entry->second;
+  if (!is_new) return sites;
   try {
     ShapesOnly layers(sites);
     const int64_t own = facts_of<ModelFacts>(model).classes(model);

@@ -294,6 +294,9 @@ TEST(Exported, RefusesSizesThatTheGraphMayNotServe) {
   folder.graph["size_step"] = 0;
   EXPECT_EQ(size_misfit(exported, {12, 16}), "");
   EXPECT_NE(size_misfit(exported, {44, 80}), "");
+  OneRankNetwork built(folder.model());  // such as images of a test, which no spec names
+  EXPECT_NO_THROW(built.forward(batch()));
+  EXPECT_THROW(built.forward(at::zeros({4, 3, 44, 80}, at::kDouble)), Error);
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ class Explain(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             exported = Path(folder) / "mine"
             sites = bnlab.export(of_five_classes("deeplabv3_resnet50"), torch.randn(2, 3, 64, 64), exported)["sites"]
-            for batch, third in ((1, "frozen"), (2, "per_tower")):
+            for batch, third in ((1, "weight_standardisation"), (2, "per_tower")):
                 said = subprocess.run([PROGRAM, "explain", "sync", "--model", str(exported), "--size", "64x64",
                                        "--batch-per-tower", str(batch)], capture_output=True, text=True, check=True).stdout
                 self.assertIn(f": {len(sites)} norm sites.", said)
