@@ -1,6 +1,6 @@
-// What `explain` and `cost` say first of a network that somebody has exported: its norm sites, the poorest of
-// them, what three strategies exchange there and what that takes on GPUs, and a spec to go on with. Nothing is
-// trained for it.
+// What `explain` and `cost` say first of a network that somebody has exported: its norm sites, the poorest
+// of them, what three strategies exchange there and what that takes on GPUs, and a spec to go on with.
+// Nothing is trained for it.
 #pragma once
 
 #include <array>

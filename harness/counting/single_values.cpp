@@ -17,8 +17,8 @@ namespace {
 
 using Site = SiteValues;
 
-// Makes layers whose outputs have the right height and width, one channel and no meaning, and lists the sites.
-// The convolutions that a network brings along keep their channels.
+// Makes layers whose outputs have the right height and width, one channel and no meaning, and lists the
+// sites. The convolutions that a network brings along keep their channels.
 class ShapesOnly : public LayerMaker {
  public:
   explicit ShapesOnly(std::vector<Site>& sites) : sites_(sites) {}

@@ -45,9 +45,9 @@ struct StepCost {
 // Throws Error (refused) as the strategy, the model or the division of towers among ranks refuses.
 StepCost count_step(const StepCase& step_case);
 
-// What a step exchanges at norm sites alone, whose network is not asked: it takes no time, and does not depend on
-// the size of images, unless the strategy moves rows. step_case: without a model; kernels and gradients are not
-// counted.
+// What a step exchanges at norm sites alone, whose network is not asked: it takes no time, and does not
+// depend on the size of images, unless the strategy moves rows. step_case: without a model; kernels and
+// gradients are not counted.
 StepCost count_sites(const StepCase& step_case, const std::vector<SiteValues>& sites);
 
 }  // namespace bnlab

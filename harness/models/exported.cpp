@@ -1,8 +1,8 @@
 // exported: a network that was exported from PyTorch (bnlab.export, scripts/python/bnlab/export.py). Its
-// batch norms are the norm sites, under the names of their modules; all else runs as PyTorch ran it. A ReLU or
-// a residual addition that follows a site alone is computed by the site's layer, at the place where the last of
-// its operands is there. A convolution whose weight nothing else reads is made by the strategy, too, which may
-// standardise it.
+// batch norms are the norm sites, under the names of their modules; all else runs as PyTorch ran it. A ReLU
+// or a residual addition that follows a site alone is computed by the site's layer, at the place where the
+// last of its operands is there. A convolution whose weight nothing else reads is made by the strategy,
+// too, which may standardise it.
 //
 // The whole graph belongs to the features, since its last site may stand anywhere; the head hands them on. A
 // strategy that moves rows therefore brings back the answers.
@@ -386,8 +386,8 @@ class ExportedNetwork : public Network {
     layers_.insert(path);
   }
 
-  // Under the names of the model's state_dict. A layer's own tensors begin as those of the file; what the file
-  // has for a layer that the strategy has no use for, such as running statistics, is left.
+  // Under the names of the model's state_dict. A layer's own tensors begin as those of the file; what the
+  // file has for a layer that the strategy has no use for, such as running statistics, is left.
   void register_tensors() {
     const std::set<std::string> of_layers = {"weight", "bias", "running_mean", "running_var"};
     for (size_t i = 0; i < tensors_.size(); ++i) {

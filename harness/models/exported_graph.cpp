@@ -32,7 +32,7 @@ constexpr size_t kLongestList = 100'000;
 constexpr int kDeepestList = 2;  // lists in lists
 
 // The operators of ATen that a network may call, by name, without the _ of those that change their first
-// argument. All of them only compute: the dispatcher also knows some that open files or change what others hold.
+// argument. All only compute: the dispatcher also knows some that open files or change what others hold.
 constexpr const char* kOperators = R"(
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution linear matmul mm bmm addmm
 baddbmm einsum scaled_dot_product_attention lstm gru

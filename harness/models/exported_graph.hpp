@@ -1,5 +1,5 @@
-// A graph of a PyTorch model, as bnlab.export wrote it (scripts/python/bnlab/export.py): read from graph.json,
-// checked whole, and run through LibTorch's dispatcher, autograd included.
+// A graph of a PyTorch model, as bnlab.export wrote it (scripts/python/bnlab/export.py): read from
+// graph.json, checked whole, and run through LibTorch's dispatcher, autograd included.
 //
 // Values are numbered: the tensors of the weights file, then the images, then one value a node. A node calls
 // an operator of ATen with all arguments of its schema, or Python's arithmetic on sizes.
@@ -28,7 +28,8 @@ constexpr const char* kGraphFile = "graph.json";
 // another version.
 Json read_exported(const std::string& folder);
 
-// All tensors of a safetensors file by their names. Whoever trains reads these files (training/safetensors.cpp).
+// All tensors of a safetensors file by their names. Whoever trains reads these files
+// (training/safetensors.cpp).
 std::map<std::string, at::Tensor> tensors_of_file(const std::string& file);
 
 // Why the network cannot be given images of this size; "" where it can, by what the export has verified.

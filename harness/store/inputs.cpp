@@ -75,7 +75,8 @@ std::string gigabytes(uint64_t bytes) {
   return text;
 }
 
-// The folder that the model of a spec is read from; "" for none, and where a record's model is not known here.
+// The folder that the model of a spec is read from; "" for none, and where a record's model is not known
+// here.
 std::string folder_of_model(const Json& model) {
   const std::string name = model.is_object() ? model.value("name", "") : "";
   return find_registered("model", name) == nullptr ? "" : facts_of<ModelFacts>(model).folder(model);

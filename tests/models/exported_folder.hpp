@@ -50,8 +50,8 @@ class ExportedFolder {
     throw std::logic_error("no weight " + name);
   }
 
-  // Puts behind the block, in the place of its ReLU and dropout, an operator that waits for values: of the four
-  // channels the largest of each pixel stays.
+  // Puts behind the block, in the place of its ReLU and dropout, an operator that waits for values: of the
+  // four channels the largest of each pixel stays.
   void weigh_by_the_largest() {
     Json& nodes = nodes_of("train");
     const Json head = nodes.back();

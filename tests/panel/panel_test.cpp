@@ -58,7 +58,8 @@ const std::map<std::string, std::string> kNotInThePanel = {
     {"timing", "the same training, whose times are taken behind it"},
 };
 
-// A model that computes what a folder says has no numbers to commit. Records of it name the tokens of its source.
+// A model that computes what a folder says has no numbers to commit. Records of it name the tokens of its
+// source.
 constexpr const char* kComputesAFolder = "exported";
 
 void add_varied(const Json& value, std::set<std::string>& varied) {
