@@ -55,7 +55,7 @@ std::vector<Answer> long_answers(const std::vector<std::string>& specs, const st
 // alone.
 Experiment load_asked_or_page(const std::string& spec, std::string& results) {
   if (std::optional<Experiment> experiment = load_if_any(spec, results)) return std::move(*experiment);
-  if (read_result_page(experiment_folder(results, spec)).answer.empty()) return load_asked(spec, results);
+  if (read_result_page(experiment_folder(results, spec)).numbers.empty()) return load_asked(spec, results);
   Experiment page;
   page.name = spec;
   return page;

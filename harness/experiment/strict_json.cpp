@@ -143,8 +143,7 @@ class Inspector : public nlohmann::json_sax<Json> {
     return levels_.empty() && first != std::string::npos && !rest.empty() && text_[first] != '{' &&
                    text_[first] != '['
                ? "expected a JSON object, {\"task\": ...}: specs are JSON, with double quotes and with // "
-                 "for "
-                 "comments; bnlab init FILE begins one"
+                 "for comments; bnlab init FILE begins one"
                : "";
   }
 

@@ -86,7 +86,8 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
   const ResultPage page = read_result_page(folder);
-  return {question_of(experiment, page), page.answer.empty() ? "open" : page.answer,
+  return {question_of(experiment, page),
+          page.numbers.empty() ? "open" : page.title + ". " + without_links(page.numbers),
           evidence_of(experiment, report), page.seen_before, folder.string()};
 }
 

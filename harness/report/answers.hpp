@@ -14,7 +14,7 @@ namespace bnlab {
 
 struct Answer {
   std::string question;  // the page's, else the experiment's, else its name
-  std::string answer;    // people's own words; "open" where they have not written any
+  std::string answer;    // the page's title and its numbers; "open" where there are none
   // Of the first declared contrast that was decided, else of the first that has runs; and how all came out.
   std::string evidence;
   std::string seen_before;  // earlier attempts, in people's own words; "" where there are none

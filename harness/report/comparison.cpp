@@ -418,10 +418,8 @@ std::string comparison_text(const Comparison& comparison, std::optional<Change> 
   if (table.rows.empty() && only) text += std::string("Nothing is ") + name_of(*only) + ".\n\n";
   text += wrapped(
       "A and B: means over the n paired seeds; \u00b1 is the half-width of the 95 % t interval of the "
-      "differences. "
-      "Better and worse lie beyond it, each row judged alone: of twenty rows without any change one is "
-      "expected "
-      "to. Fewer than " +
+      "differences. Better and worse lie beyond it, each row judged alone: of twenty rows without any "
+      "change one is expected to. Fewer than " +
       std::to_string(kFewestSeeds) + " seeds show a direction at most.");
   if (const Comparison::Repeated repeated = comparison.repeated(); repeated.cells > 0) {
     text +=

@@ -144,9 +144,9 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   std::string body = written("<h1>", title, "</h1>") +
                      html_element("p", report.experiment + ": " + report.question, "quiet") +
                      written("<p class=\"answer\"><b>Advice.</b> ", page.advice, "</p>") +
-                     written("<p class=\"answer\"><b>How sure.</b> ", page.how_sure, "</p>") +
-                     written("<p class=\"answer\"><b>Answer.</b> ", page.answer, "</p>");
+                     written("<p class=\"answer\"><b>How sure.</b> ", page.how_sure, "</p>");
   if (!drawn.empty()) body += figure_element(drawn.front());
+  body += written("<p><b>In numbers.</b> ", page.numbers, "</p>");
   if (const MainTable main = main_table(report); !main.note.empty())
     body += wide(main.table, "Main results") + html_element("p", main.note, "quiet");
   for (const std::string& sentence : report.learned) body += html_element("p", sentence);

@@ -245,8 +245,8 @@ TextTable length_table(const ExperimentReport& report) {
 std::vector<std::string> footnotes(const ExperimentReport& report) {
   std::vector<std::string> notes = {
       "Every number is the mean over the n seeds that ended ok; \u00b1 is the half-width of its 95 % t "
-      "interval. "
-      "Peak: of the rank with the largest; coll., bytes: collectives and bytes per step of one rank, for "
+      "interval. Peak: of the rank with the largest; coll., bytes: collectives and bytes per step of one "
+      "rank, for "
       "statistics and shuffling."};
   const auto any = [&](auto property) {
     return std::ranges::any_of(
@@ -296,8 +296,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
         "Some cells have runs on several placements, a row each. A comparison of accuracy takes the "
         "placement on which most seeds are paired. Where that leaves seeds out or has stale ones, each seed "
         "counts once. A run that is up to date goes before a stale one, real ranks before emulated ones, "
-        "then "
-        "the first placement by name. Costs are compared on one placement at a time.");
+        "then the first placement by name. Costs are compared on one placement at a time.");
   }
   if (marks_some(report, [](const auto& row) { return !row.stopped.empty(); })) {
     notes.push_back(
@@ -313,9 +312,8 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (marks_some(report, [&](const auto& row) { return !stale_text(report, row.stale).empty(); })) {
     notes.push_back(
-        "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
-        "changed "
-        "since; bnlab run " +
+        "(stale) so many runs of the row might come out otherwise today, because code, data or weights "
+        "have changed since; bnlab run " +
         shell_word(report.experiment) + " --redo stale starts them again.");
   }
   if (report.tuning && !report.tuning->is_settled()) {
@@ -369,7 +367,7 @@ std::string report_text(const ExperimentReport& report) {
   text += wrapped(report.experiment + ": " + report.question);
   if (!page.advice.empty()) text += wrapped("Advice: " + without_links(page.advice));
   if (!page.how_sure.empty()) text += wrapped("How sure: " + without_links(page.how_sure));
-  if (!page.answer.empty()) text += wrapped("Answer: " + without_links(page.answer));
+  if (!page.numbers.empty()) text += wrapped("In numbers: " + without_links(page.numbers));
   if (const MainTable main = main_table(report); !main.note.empty())
     text += "\n" + main.table.text() + wrapped(main.note) + "\n";
   for (const std::string& sentence : report.learned) text += wrapped(sentence);

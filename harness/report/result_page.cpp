@@ -13,7 +13,8 @@ namespace bnlab {
 namespace {
 
 constexpr const char *kQuestion = "**Question.**", *kAdvice = "**Advice.**", *kHowSure = "**How sure.**",
-                     *kAnswer = "**Answer.**", *kRestsOn = "Rests on", *kSeenBefore = "**Seen before.**";
+                     *kInNumbers = "**In numbers.**", *kRestsOn = "Rests on",
+                     *kSeenBefore = "**Seen before.**";
 
 // What stands behind each mark, up to the next one or an empty line.
 std::map<std::string, std::string> paragraphs_of(const std::string& page) {
@@ -22,7 +23,7 @@ std::map<std::string, std::string> paragraphs_of(const std::string& page) {
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) open = nullptr;
-    for (const std::string mark : {kQuestion, kAdvice, kHowSure, kAnswer, kRestsOn, kSeenBefore}) {
+    for (const std::string mark : {kQuestion, kAdvice, kHowSure, kInNumbers, kRestsOn, kSeenBefore}) {
       if (!line.starts_with(mark)) continue;
       open = &found[mark];
       line.erase(0, std::min(mark.size() + 1, line.size()));
@@ -38,12 +39,12 @@ ResultPage read_result_page(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kResultPage;
   const std::string text = std::filesystem::exists(file) ? printable(read_text(file)) : "";
   std::map<std::string, std::string> found = paragraphs_of(text);
-  if (found[kAnswer].empty()) return {};
+  if (found[kInNumbers].empty()) return {};
   std::smatch heading, picture;
   std::regex_search(text, heading, std::regex("^# (.*)"));
   std::regex_search(text, picture, std::regex(R"(!\[[^\]]*\]\(([^)]*)\))"));
-  return {heading[1],     found[kQuestion], found[kAdvice],     found[kHowSure],
-          found[kAnswer], found[kRestsOn],  found[kSeenBefore], picture[1]};
+  return {heading[1],        found[kQuestion], found[kAdvice],     found[kHowSure],
+          found[kInNumbers], found[kRestsOn],  found[kSeenBefore], picture[1]};
 }
 
 std::string without_links(const std::string& markdown) {

@@ -14,13 +14,13 @@ struct ResultPage {
   std::string question;     // "**Question.**", in short
   std::string advice;       // "**Advice.**"
   std::string how_sure;     // "**How sure.**": the word of evidence, and why
-  std::string answer;       // "**Answer.**"
-  std::string rests_on;     // "Rests on", below the answer: the comparisons that the title rests on
+  std::string numbers;      // "**In numbers.**"
+  std::string rests_on;     // "Rests on": the comparisons that the title rests on
   std::string seen_before;  // "**Seen before.**": earlier attempts
   std::string figure;       // the file of the first picture, "figures/matrix.png"
 };
 
-// Of a page without an answer, as of a folder without a page, nothing.
+// Of a page without numbers, as of a folder without a page, nothing.
 ResultPage read_result_page(const std::filesystem::path& folder);
 
 // As it is read, its links without their targets.

@@ -149,7 +149,7 @@ ShortAnswer short_answer_of(const ResultPage& page, const std::string& experimen
                                         " words and " + std::to_string(kLongestShortAnswer) +
                                         " characters, got " + std::to_string(words) + " and " +
                                         std::to_string(length) +
-                                        "; keep one number, and leave conditions to **Answer.**");
+                                        "; keep one number, and leave conditions to **In numbers.**");
   }
   if (page.rests_on.empty()) return {page.title, Foundation::seen};
   Foundation weakest = Foundation::firm;

@@ -3,7 +3,7 @@
 // these:
 //
 //   # Synchronise: it wins 5 points over training and 9 over freezing
-//   **Answer.** ...
+//   **In numbers.** ...
 //   Rests on
 //   - `sync - per_tower at 8x2, mean_iou saved`, again in [freezing](../freezing/README.md)
 //   - `sync - frozen at 8x2, mean_iou saved`

@@ -28,10 +28,10 @@ TEST_F(Answers, AreThoseOfAllExperimentsWhereNoneIsNamed) {
 }
 
 TEST_F(Answers, StandBesideTheirEvidence) {
-  find_out("# What it says\n\nTwo seeds.\n\n**Answer.** Neither: they are\nthe same.\n\nMore of it.\n");
+  find_out("# What it says\n\nTwo seeds.\n\n**In numbers.** Neither: they are\nthe same.\n\nMore of it.\n");
   const Answer answer = call_with_results({"answers", spec_});
   EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_TRUE(has(answer.out, "Left | right?\n  Neither: they are the same.\n")) << answer.out;
+  EXPECT_TRUE(has(answer.out, "Left | right?\n  What it says. Neither: they are the same.\n")) << answer.out;
   EXPECT_TRUE(has(answer.out,
                   "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; fake; declared before "
                   "the first\n  run)"))
@@ -39,7 +39,7 @@ TEST_F(Answers, StandBesideTheirEvidence) {
 }
 
 constexpr const char* kPage =
-    "# Neither wins 1.5 points\n\n**Question.** Which side?\n\n**Answer.** They are the same.\nRests on "
+    "# Neither wins 1.5 points\n\n**Question.** Which side?\n\n**In numbers.** They are the same.\nRests on "
     "`right - left,\n"
     "mean_iou saved`.\n\nMore.\n";
 
@@ -57,15 +57,15 @@ TEST_F(Answers, InShortAreTheTitleOfThePageAndAWordThatLinksToIt) {
 }
 
 TEST_F(Answers, InShortAreRefusedWithTheirPageAndTheCure) {
-  find_out("# " + std::string(91, 'x') + "\n**Answer.** Yes.\n");
+  find_out("# " + std::string(91, 'x') + "\n**In numbers.** Yes.\n");
   const Answer answer = call_with_results({"answers", spec_, "--short"});
   EXPECT_EQ(answer.code, 2);
   EXPECT_TRUE(
       has(answer.err, scratch_ / "results/fake/README.md: expected a title of at most 15 words and 90 "
                                  "characters, got 1 and 91; keep one number, and leave conditions to "
-                                 "**Answer.**\n"))
+                                 "**In numbers.**\n"))
       << answer.err;
-  find_out("# It wins\n**Answer.** Yes.\nRests on `right - wrong, mean_iou saved`.\n");
+  find_out("# It wins\n**In numbers.** Yes.\nRests on `right - wrong, mean_iou saved`.\n");
   EXPECT_TRUE(has(call_with_results({"answers", spec_, "--short"}).err,
                   "README.md: no comparison `right - wrong, mean_iou saved` in fake; did you "
                   "mean `right - left, mean_iou saved`?\n"));
@@ -75,7 +75,8 @@ TEST_F(Answers, InShortAreRefusedWithTheirPageAndTheCure) {
 TEST_F(Answers, InShortAreThoseOfPagesWithoutASpecToo) {
   std::filesystem::create_directories(scratch_ / "results/foretold");
   std::ofstream(scratch_ / "results/foretold/README.md")
-      << "# It takes 2 ms\n\n**Question.** What will it take?\n\n**Answer.** 2 ms.\nRests on `bnlab cost`.\n";
+      << "# It takes 2 ms\n\n**Question.** What will it take?\n\n**In numbers.** 2 ms.\nRests on `bnlab "
+         "cost`.\n";
   EXPECT_TRUE(call_with_results({"answers", "foretold", "--short"})
                   .out.starts_with("What will it take?\n  It takes 2 ms (predicted)\n"));
   EXPECT_EQ(call_with_results({"answers", "untold", "--short"}).code, 2);
@@ -84,11 +85,11 @@ TEST_F(Answers, InShortAreThoseOfPagesWithoutASpecToo) {
 TEST_F(Answers, BeginTheReportInFrontOfItsTables) {
   find_out(
       "# Neither wins\n**Advice.** Take\n`left`, as [there](../other/README.md).\n\n"
-      "**How sure.** Once: declared.\n\n**Answer.** The same.\n");
+      "**How sure.** Once: declared.\n\n**In numbers.** The same.\n");
   const std::string text = call_with_results({"report", spec_}).out;
   EXPECT_TRUE(
       text.starts_with("Neither wins\n\nfake: Left | right?\nAdvice: Take `left`, as there.\n"
-                       "How sure: Once: declared.\nAnswer: The same.\n\nstrategy"))
+                       "How sure: Once: declared.\nIn numbers: The same.\n\nstrategy"))
       << text;
   const std::string page = call_with_results({"report", spec_, "--format", "html"}).out;
   EXPECT_TRUE(has(page, "<h1>Neither wins</h1>") && has(page, "Take <code>left</code>, as there.</p>") &&
@@ -97,7 +98,7 @@ TEST_F(Answers, BeginTheReportInFrontOfItsTables) {
 }
 
 TEST_F(Answers, TellWhatWasSeenBefore) {
-  find_out("**Answer.** The same.\n\n**Seen before.** The first matrix, of\ntwo seeds: undecided.\n");
+  find_out("**In numbers.** The same.\n\n**Seen before.** The first matrix, of\ntwo seeds: undecided.\n");
   EXPECT_TRUE(has(call_with_results({"answers", spec_}).out,
                   "  Seen before: The first matrix, of two seeds: undecided.\n"));
 }
@@ -130,7 +131,7 @@ TEST_F(Answers, GoIntoADocumentWithDataStepsEvidenceAndLinksToTheirPages) {
 }
 
 TEST_F(Answers, HaveTheQuestionOfTheExperimentWhereThePageHasNone) {
-  find_out("# Neither wins\n\n**Answer.** The same.\n");
+  find_out("# Neither wins\n\n**In numbers.** The same.\n");
   EXPECT_TRUE(call_with_results({"answers", spec_, "--short"})
                   .out.starts_with("Left | right?\n  Neither wins (seen)\n"));
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The form of a result page: the finding as title, answer and advice, a figure, a table, what was expected, how it was made,
+"""The form of a result page: the finding as title, advice and certainty, a figure and its numbers, a table, what was expected, how it was made,
 limits; all else folded.
 
   python3 tests/pages/test_result_pages.py
@@ -14,11 +14,10 @@ import prose
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MOST_LINES, MOST_BYTES = 80, 5000
 LONGEST_TITLE, MOST_WORDS_OF_A_TITLE, MOST_WORDS_OF_ADVICE, MOST_WORDS_OF_BOTH, LONGEST_QUESTION = 90, 15, 25, 60, 90
-MOST_WORDS_UNTIL_KNOWN = 75  # of title, question, advice, certainty and answer: 20 seconds at 230 words a minute
-MOST_WORDS_OF_TOP = 45  # of title, advice and certainty
+MOST_WORDS_UNTIL_KNOWN = 45  # of title, advice and certainty, above the figure: 14 seconds at 200 words a minute
 MOST_LIMITS = 5
 WORDS_OF_EVIDENCE = "../limits.md#what-a-verdict-means"
-PARTS = ["# ", "**Question.** ", "**Advice.** ", "**How sure.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
+PARTS = ["# ", "**Advice.** ", "**How sure.** ", "![", "**Question.** ", "**In numbers.** ", "Rests on", "<!-- summary:NAME -->", "<!-- end -->",
          "## Expected beforehand", "## How it was made", "## Limits", "<details><summary>"]
 FOLDED = ["<!-- table:NAME -->", "<!-- end -->", "</details>"]
 # What **How sure.** says: whose comparisons have which word, where they differ; *seen* and *predicted* have reasons of their own.
@@ -26,7 +25,7 @@ CERTAINTIES = {"Firm": r": declared before the runs, and repeated\.| for .+, (?:
                "Once": r": declared before the runs, not repeated\.|: declared before the runs\. Its repeat was not\.| for .+, firm for .+\.",
                "Seen": r": expected beforehand, without a dated record\.|: declared after the runs\.|: one run\.|: \w+ seeds, so only a direction\.",
                "Predicted": r": no exchange between GPUs was measured\."}
-# Conditions, which stand in **Answer.**, in columns and on the page of limits.
+# Conditions, which stand in **In numbers.**, in columns and on the page of limits.
 CONDITIONS = re.compile(r"\bn = |\bsteps\b|\bseeds?\b|\bdeclared\b", re.IGNORECASE)
 
 
@@ -46,23 +45,15 @@ def paragraph(text, mark):
 
 
 def words_until_known(text):
-    """How many are read from the title to the end of the answer, or of the first paragraph where none is marked as such."""
-    answer = re.search(r"^\*\*Answer\.\*\* ", text, re.MULTILINE) or re.search(r"(?<=\n\n)(?!\*\*Question)", text)
-    end = re.compile(r"\n\n|\nRests on").search(text, answer.start())
-    return len(prose.plain(text[:end.start()]).removeprefix("# ").split())
-
-
-def words_of_top(text):
-    """How many title, advice and certainty have together."""
-    top = re.sub(r"^\*\*Question\.\*\* .*?\n\n", "", text[:text.index("\n\n**Answer.** ")], flags=re.DOTALL | re.MULTILINE)
-    return len(prose.plain(top).removeprefix("# ").split())
+    """How many stand above the figure."""
+    return len(prose.plain(text[:text.index("\n\n![")]).removeprefix("# ").split())
 
 
 def vocabulary(text):
-    """What the words of a page mean, as far as it uses them above the table: the paragraph below the answer."""
+    """What the words of a page mean, as far as it uses them above the table: the paragraph below the numbers."""
     top = text.partition("<!-- summary:")[0].partition("<!-- table:")[0]
     top = re.sub(r"^\*Points\* .*\n(?:.+\n)*|^`(?:sync|per_tower)` takes .*\n(?:.+\n)*", "", top, flags=re.MULTILINE)
-    rests_on = " ".join(top.partition("\nRests on")[2].partition("![")[0].split())
+    rests_on = " ".join(top.partition("\nRests on")[2].partition("<!--")[0].split())
     said = []
     if re.search(r"\bpoints?\b", top.replace("log points", "")):
         metrics = [words for key, words in (("mean_iou", "of mean IoU"), ("top1", "of top-1 accuracy")) if key in rests_on]
@@ -84,15 +75,15 @@ def faults_of_words(text):
     """Sentences on words that a page does not explain, or explains otherwise than the others."""
     if not re.search(rf"^\*\*How sure\.\*\* \[\w+\]\({re.escape(WORDS_OF_EVIDENCE)}\)", text, re.MULTILINE):
         yield f"the word of evidence is no link to {WORDS_OF_EVIDENCE}"
-    how_sure, rests_on = paragraph(text, "**How sure.** "), text.partition("\nRests on")[2].partition("![")[0]
+    how_sure, rests_on = paragraph(text, "**How sure.** "), text.partition("\nRests on")[2].partition("<!--")[0]
     word, _, reason = prose.plain(how_sure).replace(":", " :").partition(" ")
     if not re.fullmatch(CERTAINTIES.get(word, r"\b\B"), reason if reason.startswith(":") else f" {reason}"):
         yield f"**How sure.** has other words than the other pages: {how_sure}"
     if word == "Once" and ("not repeated" in reason) == ("again in" in rests_on):
         yield "what it rests on was repeated, or not, otherwise than **How sure.** says"
-    below_answer = [" ".join(block.split()) for block in text.partition("\n**Answer.** ")[2].split("\n\n")[1:2]]
-    if (expected := vocabulary(text)) and below_answer != [expected]:
-        yield f"below the answer stands not {expected!r}"
+    below_numbers = [" ".join(block.split()) for block in text.partition("\n**In numbers.** ")[2].split("\n\n")[1:2]]
+    if (expected := vocabulary(text)) and below_numbers != [expected]:
+        yield f"below the numbers stands not {expected!r}"
 
 
 def faults_of_form(name, text):
@@ -121,10 +112,10 @@ def faults_of_form(name, text):
 
 
 def faults_of_answer(text, strategies):
-    """Sentences on what is wrong with title, question, advice and answer."""
-    title, question, advice, answer = (paragraph(text, mark) for mark in ("# ", "**Question.** ", "**Advice.** ", "**Answer.** "))
+    """Sentences on what is wrong with title, question, advice and numbers."""
+    title, question, advice, numbers = (paragraph(text, mark) for mark in ("# ", "**Question.** ", "**Advice.** ", "**In numbers.** "))
     for which, words, most in (("title", title, MOST_WORDS_OF_A_TITLE), ("advice", advice, MOST_WORDS_OF_ADVICE),
-                               ("advice and answer", f"{advice} {answer}", MOST_WORDS_OF_BOTH)):
+                               ("advice and numbers", f"{advice} {numbers}", MOST_WORDS_OF_BOTH)):
         if (count := len(prose.plain(words).split())) > most:
             yield f"the {which} has {count} words, at most {most}"
     for which, words, most in (("title", title, LONGEST_TITLE), ("question", question, LONGEST_QUESTION)):
@@ -132,7 +123,7 @@ def faults_of_answer(text, strategies):
             yield f"the {which} has {len(words)} characters, at most {most}"
     for which, words in (("title", title), ("advice", advice)):
         if found := CONDITIONS.search(words):
-            yield f"the {which} has a condition, {found.group()!r}, which belongs to **Answer.**"
+            yield f"the {which} has a condition, {found.group()!r}, which belongs to **In numbers.**"
         yield from (f"the {which}: {rule}: {broken[0]}" for rule, broken in prose.faults(words, is_strict=True).items())
     if not strategies & {span.partition("(")[0] for span in re.findall(r"`([^`]*)`", advice)}:
         yield "the advice names no strategy"
@@ -150,14 +141,9 @@ class ResultPages(unittest.TestCase):
         wrong = [f"results/{name}/README.md: {fault}" for name in there for fault in faults_of_form(name, pages()[name])]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
-    def test_the_answer_is_known_after_few_words(self):
+    def test_answer_advice_and_certainty_are_known_after_few_words(self):
         counts = {name: words_until_known(text) for name, text in pages().items()}
         self.assertEqual({name: count for name, count in counts.items() if count > MOST_WORDS_UNTIL_KNOWN}, {})
-
-    def test_title_advice_and_certainty_are_few_words(self):
-        counts = {name: words_of_top(text) for name, text in pages().items() if "\n**Answer.** " in text}
-        self.assertGreater(len(counts), 34)
-        self.assertEqual({name: count for name, count in counts.items() if count > MOST_WORDS_OF_TOP}, {})
 
     def test_the_index_has_every_page_by_its_question(self):
         """Those that the program writes no row for stand below its table."""
@@ -167,7 +153,7 @@ class ResultPages(unittest.TestCase):
         self.assertEqual(lacking, [])
 
     def test_answers_are_short_and_give_advice(self):
-        answers, strategies = {name: text for name, text in pages().items() if "\n**Answer.** " in text}, known_strategies()
+        answers, strategies = {name: text for name, text in pages().items() if "\n**In numbers.** " in text}, known_strategies()
         self.assertGreater(len(answers), 34)
         self.assertIn("prediction", answers)
         self.assertIn("sync", strategies)
@@ -175,23 +161,23 @@ class ResultPages(unittest.TestCase):
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
     def test_every_page_explains_its_words_and_all_alike(self):
-        answers = {name: text for name, text in pages().items() if "\n**Answer.** " in text}
+        answers = {name: text for name, text in pages().items() if "\n**In numbers.** " in text}
         wrong = [f"results/{name}/README.md: {fault}" for name, text in answers.items() for fault in faults_of_words(text)]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
 
 PAGE = """# It wins 5 points
 
-**Question.** What wins?
-
 **Advice.** Take `sync`.
 
 **How sure.** Firm: declared.
 
-**Answer.** It wins.
-Rests on `sync - x, y`.
-
 ![It](figures/it.png)
+
+**Question.** What wins?
+
+**In numbers.** It wins.
+Rests on `sync - x, y`.
 
 <!-- summary:x -->
 <!-- end -->
@@ -232,7 +218,7 @@ class Planted(unittest.TestCase):
                 ("It wins 5 points", "a" * 91, "91 characters"), ("What wins?", "a" * 91, "91 characters"),
                 ("It wins 5 points", "It wins; it does", "semicolons"), ("It wins 5 points", "It wins on other seeds", "'seeds'"),
                 ("Take `sync`.", "Take heart.", "no strategy"), ("Take `sync`.", "`sync` " + "a " * 25, "26 words"),
-                ("**Answer.** It wins.", "**Answer.** " + "a " * 59, "61 words"), ("**Advice.** Take `sync`.\n\n", "", "missing"),
+                ("**In numbers.** It wins.", "**In numbers.** " + "a " * 59, "61 words"), ("**Advice.** Take `sync`.\n\n", "", "missing"),
                 ("- None.", "- None.\n" * 6, "6 limits"), ("*came*", "came", "a part of what"),
                 ("<!-- table:x -->", "## More\n<!-- table:x -->", "no heading")):
             found = faults(PAGE.replace(right, wrong))
@@ -245,7 +231,7 @@ class Planted(unittest.TestCase):
                           ("4x2", explained[0] + " `4x2`: 4 GPUs with 2 images each."), ("2x1-cpu", explained[0] + " `2x1-cpu`: 2 CPU ranks.")):
             self.assertEqual([*faults_of_words(page.format("\n" + explained[1] + right + "\n", at))], [], at)
             for wrong in ("", explained[1] + "`sync` takes all.", right):
-                self.assertIn("below the answer", " ".join(faults_of_words(page.format(f"\n{wrong}\n", at))), (at, wrong))
+                self.assertIn("below the numbers", " ".join(faults_of_words(page.format(f"\n{wrong}\n", at))), (at, wrong))
         right = page.format("\n" + "".join(reversed(explained)) + "\n", "z")
         self.assertIn("no link", next(faults_of_words(right.replace(f"]({WORDS_OF_EVIDENCE})", "]"))))
         in_part = right.replace(": declared before the runs, not repeated.", " for y, firm for x.")
@@ -255,10 +241,9 @@ class Planted(unittest.TestCase):
                              (right.replace("[Once]", "[Sure]"), "other words")):
             self.assertIn(fault, " ".join(faults_of_words(wrong)), wrong)
 
-    def test_the_words_until_the_answer_is_known(self):
-        self.assertEqual(words_of_top(PAGE), len("It wins 5 points Advice. Take `sync`. How sure. Firm: declared.".split()))
-        self.assertEqual(words_until_known(PAGE), len("It wins 5 points Question. What wins? Advice. Take `sync`. How sure. Firm: declared. Answer. It wins.".split()))
-        self.assertEqual(words_until_known("# It [wins](x)\n\n**Question.** Why?\n\nAs it\nwill.\n\nMore.\n"), 7)
+    def test_the_words_until_answer_advice_and_certainty_are_known(self):
+        self.assertEqual(words_until_known(PAGE), len("It wins 5 points Advice. Take `sync`. How sure. Firm: declared.".split()))
+        self.assertEqual(words_until_known("# It [wins](x)\n\nAs it\nwill.\n\n![It](x.png)\n\nMore.\n"), 5)
 
 
 if __name__ == "__main__":

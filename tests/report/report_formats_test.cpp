@@ -101,14 +101,15 @@ TEST(ReportHtml, HasTheAnswerTheFigureThenTheMainTableAndFoldsTheRest) {
   const Experiment experiment = synthetic_experiment(1);
   ExperimentReport report = make_report(experiment, {synthetic_record(experiment.runs[0], 0.5, 1)});
   report.page.title = "`It` wins";
-  report.page.answer = "By `5` [points](../x/README.md).";
+  report.page.numbers = "By `5` [points](../x/README.md).";
   report.page.figure = "figures/matrix.png";
   report.claim = "it wins";
   const std::string page = report_html(report, {}, figures.path());
   size_t place = 0;
-  for (const char* part : {"<h1><code>It</code> wins</h1>", "<b>Answer.</b> By <code>5</code> points.</p>",
-                           "<figcaption>matrix<", "Main results", "Expected beforehand", "<details>",
-                           "All numbers", "More figures", "<figcaption>a<"}) {
+  for (const char* part :
+       {"<h1><code>It</code> wins</h1>", "<figcaption>matrix<",
+        "<b>In numbers.</b> By <code>5</code> points.</p>", "Main results", "Expected beforehand",
+        "<details>", "All numbers", "More figures", "<figcaption>a<"}) {
     place = page.find(part, place);
     ASSERT_NE(place, std::string::npos) << part << " in " << page;
   }

@@ -178,7 +178,7 @@ TEST_F(ShortAnswers, AreRefusedBeyondTheirLength) {
   EXPECT_EQ(
       refusal(longest + "."),
       "expected a title of at most 15 words and 90 characters, got 2 and 91; keep one number, and leave "
-      "conditions to **Answer.**");
+      "conditions to **In numbers.**");
   const std::string most = "a b c d e f g h i j k l m n o";
   EXPECT_EQ(answer(most).text, most);
   EXPECT_NE(refusal(most + " p").find("got 16 and 31"), std::string::npos);
