@@ -339,6 +339,8 @@ ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
 Node ExportedGraph::read(const Json& json, const Json& exported, const at::TensorOptions& run) const {
   Node node{.op = json.at("op").get<std::string>(), .module = json.at("module").get<std::string>()};
   const size_t before = value_of(nodes_.size());
+  const bool of_python = node.op.starts_with("py::");
+  if (!of_python) node.handle = operator_named(node.op);
   if (json.contains("site")) node.site = json.at("site").get<size_t>();
   if (node.site && (*node.site >= exported.at("sites").size() || node.op != "aten::batch_norm"))
     unusable("a site that is not there");
@@ -348,13 +350,12 @@ Node ExportedGraph::read(const Json& json, const Json& exported, const at::Tenso
     node.autocast = {type_named(json.at("autocast").at(0).get<std::string>()),
                      json.at("autocast").at(1).get<bool>()};
   const Json& arguments = json.at("args");
-  if (node.op.starts_with("py::")) {
+  if (of_python) {
     for (const Json& each : arguments)
       node.arguments.push_back(argument_of(each, c10::AnyType::get(), before, run));
     if (node.arguments.empty() || node.arguments.size() > 2) unusable("expected one or two arguments");
     return node;
   }
-  node.handle = operator_named(node.op);
   const auto& declared = node.handle->schema().arguments();
   if (arguments.size() != declared.size())
     unusable("expected " + std::to_string(declared.size()) + " arguments, got " +
