@@ -105,8 +105,7 @@ NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& si
   text += "\n" + table.text() + "\n" +
           wrapped(
               "Predicted for statistics alone, where nothing is known of the GPUs and their network; the "
-              "interval "
-              "is as wide as published clusters disagree. bnlab cost SPEC predicts whole steps.") +
+              "interval is as wide as published clusters disagree. bnlab cost SPEC predicts whole steps.") +
           "\nA spec to compare them with, for bnlab run:\n\n" + spec.dump() + "\n\n";
   return {.json = {{"folder", folder},
                    {"norm_sites", sites.size()},
