@@ -25,7 +25,7 @@ at::Tensor by_hand(const ExportedFolder& folder, const at::Tensor& x, bool train
   const auto w = [&](const std::string& name) { return folder.weight(name).to(x.scalar_type()); };
   const auto norm = [&](const at::Tensor& y, const std::string& name, double eps) {
     return at::batch_norm(y, w(name + ".weight"), w(name + ".bias"), w(name + ".running_mean"),
-                          w(name + ".running_var"), training, 0.1, eps, false);
+                          w(name + ".running_var"), training, name == "stem.norm" ? 0.01 : 0.1, eps, false);
   };
   const at::Tensor stem = norm(at::conv2d(x, w("stem.conv.weight"), {}, 1, 1), "stem.norm", 1e-3).relu();
   const at::Tensor block = norm(at::conv2d(stem, w("block.conv.weight"), {}, 1, 1), "block.norm", 1e-5);
@@ -43,6 +43,29 @@ TEST(Exported, ComputesWhatTheGraphSays) {
   EXPECT_LT(apart(built.forward(batch(), Mode::evaluate_saved).logits, by_hand(folder, batch(), false)),
             1e-10);
   EXPECT_LT(apart(built.forward(batch(), Mode::train).logits, by_hand(folder, batch(), true)), 1e-10);
+}
+
+// Where no strategy takes the sites, the graph calls LibTorch's own batch norm.
+TEST(Exported, IsPyTorchToTheBitWithItsOwnBatchNorms) {
+  for (const bool training : {true, false}) {
+    ExportedFolder ours(/*noise=*/false), theirs(/*noise=*/false);
+    std::vector<at::Tensor> tensors;
+    for (ExportedFolder* folder : {&ours, &theirs})
+      for (size_t i = 0; i < folder->weights.size(); ++i)
+        folder->weights[i].tensor.set_requires_grad(folder->graph["tensors"][i].contains("trained"));
+    for (const NamedTensor& each : ours.weights) tensors.push_back(each.tensor);
+    const ExportedGraph graph(ours.graph, training ? "train" : "evaluate", {""}, at::kFloat);
+    const Batch images{batch(4, at::kFloat), {}, Towers({4}, 1, 0)};
+    const at::Tensor answer = graph.answers(tensors, images.images, images.pass({}, Mode::train))[0];
+    const at::Tensor expected = by_hand(theirs, images.images, training);
+    EXPECT_TRUE(answer.equal(expected));
+    for (const at::Tensor& each : {answer, expected}) each.square().sum().backward();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto& [name, of_pytorch] = theirs.weights[i];
+      EXPECT_TRUE(tensors[i].equal(of_pytorch)) << name;  // running statistics, too
+      if (of_pytorch.requires_grad()) EXPECT_TRUE(tensors[i].grad().equal(of_pytorch.grad())) << name;
+    }
+  }
 }
 
 TEST(Exported, HasTheNamesAndWeightsOfTheFile) {
@@ -189,7 +212,7 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
   const std::vector<Fault> faults = {
       {"version", [](F& f) { f.graph["version"] = 2; }},
       {"none of those that a network may call",
-       [](F& f) { f.nodes_of("train")[2]["op"] = "aten::from_file"; }},
+       [](F& f) { f.nodes_of("train")[1]["op"] = "aten::from_file"; }},
       {"none of those that a network may call", [](F& f) { f.nodes_of("train")[2]["op"] = "aten::set_"; }},
       {"none of those that a network may call", [](F& f) { f.nodes_of("train")[2]["op"] = "prim::Print"; }},
       {"has no operator", [](F& f) { f.nodes_of("train")[2]["op"] = "aten::relu.nonsense"; }},
