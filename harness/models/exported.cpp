@@ -9,12 +9,14 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
 #include <span>
 
+#include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/models/building_blocks.hpp"
@@ -32,38 +34,43 @@ using c10::IValue;
 
 BNLAB_CHOICE(Numbers, own, strategy)
 
+// A tensor's module and its name there.
+std::pair<std::string, std::string> split(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::pair(std::string(), name)
+                                  : std::pair(name.substr(0, dot), name.substr(dot + 1));
+}
+
 // graph.json is asked for facts in every cell of a matrix; it is read once, until it changes.
 std::shared_ptr<const Json> description(const std::string& folder) {
-  using Read = std::pair<std::filesystem::file_time_type, std::shared_ptr<const Json>>;
   static std::mutex mutex;
-  static std::map<std::string, Read> known;
+  static std::map<std::string, std::pair<std::filesystem::file_time_type, std::shared_ptr<const Json>>> known;
   std::error_code missing;  // read_exported says it
   const auto written = std::filesystem::last_write_time(folder + "/" + kGraphFile, missing);
   const std::lock_guard lock(mutex);
-  Read& read = known[folder];
-  if (read.second == nullptr || missing || read.first != written)
-    read = {written, std::make_shared<const Json>(read_exported(folder))};
-  return read.second;
+  auto& [time, json] = known[folder];
+  if (json == nullptr || missing || time != written) {
+    json = std::make_shared<const Json>(read_exported(folder));
+    time = written;
+  }
+  return json;
 }
 
-// What `answer` makes of graph.json. Where that is damaged, the JSON library and LibTorch throw exceptions of
-// their own.
-template <class Answer>
-auto of_file(const std::string& folder, Answer answer) {
-  std::string why;
+// Whatever is wrong with a folder is said with its name, also where the JSON library or LibTorch says it.
+template <class Make>
+auto of_folder(const std::string& folder, Make make) {
   try {
-    return answer(*description(folder));
-  } catch (const Error&) {
-    throw;
+    return make();
   } catch (const c10::OutOfMemoryError&) {
     throw;
-  } catch (const c10::Error& error) {
-    why = error.what_without_backtrace();
   } catch (const std::exception& error) {
-    why = error.what();
+    const auto* own = dynamic_cast<const Error*>(&error);
+    throw Error(own == nullptr ? Error::Kind::data : own->kind(), folder + ": " + reason_of(error));
   }
-  throw Error(Error::Kind::data,
-              folder + "/" + kGraphFile + ": damaged, or not written by bnlab.export: " + why);
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Error::Kind::refused, why);
 }
 
 struct Options {
@@ -87,7 +94,8 @@ struct Options {
   ExportedGraph graph(const std::string& mode, const at::TensorOptions& run) const {
     std::vector<std::string> outputs = {output};
     if (mode == "train" && !auxiliary.empty()) outputs.push_back(auxiliary);
-    return of_file(file, [&](const Json& exported) { return ExportedGraph(exported, mode, outputs, run); });
+    const auto json = description(file);
+    return of_folder(file, [&] { return ExportedGraph(*json, mode, outputs, run); });
   }
 
   void check(const RunOutline& run, Problems& problems) const {
@@ -95,45 +103,41 @@ struct Options {
       problems.add("auxiliary", "auxiliary and auxiliary_weight need each other; give both, or neither");
     try {
       for (const char* mode : {"train", "evaluate"}) graph(mode, at::kFloat);  // refuses what cannot be run
-      for (const auto& size : run.image_sizes) {
-        const auto misfit = [&](const Json& exported) { return size_misfit(exported, size); };
-        if (const std::string why = of_file(file, misfit); !why.empty()) problems.add("file", why);
-      }
-    } catch (const Error& error) {
-      problems.add("file", error.what());
+      for (const auto& size : run.image_sizes)
+        if (const std::string why = size_misfit(*description(file), size); !why.empty())
+          problems.add("file", why);
+    } catch (const std::exception& error) {
+      problems.add("file", reason_of(error));
     }
   }
 
-  using Shape = std::vector<int64_t>;
-  // Of the answer to the example.
-  Shape answer() const {
-    return of_file(file, [&](const Json& exported) {
-      const Json& outputs = exported.at("evaluate").at("outputs");
-      const auto named =
-          std::ranges::find_if(outputs, [&](const Json& each) { return each.at("name") == output; });
-      return (named == outputs.end() ? outputs.at(0) : *named).at("shape").get<Shape>();
+  // The shape of the answer to the example.
+  std::vector<int64_t> answer() const {
+    const auto json = description(file);
+    return of_folder(file, [&] {
+      const auto shape = output_named(*json, "evaluate", output).at("shape").get<std::vector<int64_t>>();
+      if (shape.size() != 2 && shape.size() != 4)
+        refuse("expected an output of [images, classes, height, width] or [images, classes], got one of " +
+               shown(Json(shape)) + "; choose another");
+      return shape;
     });
   }
   Labelled answers_for() const { return answer().size() == 4 ? Labelled::pixels : Labelled::images; }
-  int64_t classes() const { return answer().at(1); }
+  int64_t classes() const { return answer()[1]; }
   std::string folder() const { return file; }
   int64_t image_multiple() const {
-    return of_file(file, [](const Json& exported) {
-      const auto step = exported.at("size_step").get<int64_t>();
-      const auto shape = exported.at("example").get<Shape>();
-      return step > 0 && shape.at(2) % step == 0 && shape.at(3) % step == 0 ? step : 1;
-    });
+    const auto json = description(file);
+    const auto step = json->at("size_step").get<int64_t>();
+    const auto example = json->at("example").get<std::array<int64_t, 4>>();
+    return step > 0 && example[2] % step == 0 && example[3] % step == 0 ? step : 1;
   }
   Channels norm_channels() const {
-    return of_file(file, [](const Json& exported) {
-      std::set<int64_t> channels;
-      for (const Json& site : exported.at("sites")) channels.insert(site.at("channels").get<int64_t>());
-      return Channels(channels.begin(), channels.end());
-    });
+    const auto json = description(file);
+    std::set<int64_t> channels;
+    for (const Json& site : json->at("sites")) channels.insert(site.at("channels").get<int64_t>());
+    return Channels(channels.begin(), channels.end());
   }
-  bool brings_weights() const {
-    return of_file(file, [](const Json& exported) { return !exported.at("initialisations").get<bool>(); });
-  }
+  bool brings_weights() const { return !description(file)->at("initialisations").get<bool>(); }
 };
 
 // What a node that draws does instead: from bnlab's streams, for each image by itself.
@@ -143,10 +147,9 @@ std::function<IValue(Values&, const Pass&)> noise(const Node& node, const std::s
   const IValue given = node.arguments.size() > 1 ? node.arguments[1].constant : IValue();
   const double p = given.isScalar() ? given.toScalar().toDouble() : -1;
   if (p < 0 || p >= 1 || !(drops || node.is_one_of({"aten::bernoulli_.float", "aten::bernoulli.p"})))
-    throw Error(Error::Kind::refused,
-                node.named() +
-                    ": noise can be dropout, or Bernoulli numbers of a fixed probability below 1; leave "
-                    "other noise out of the model and export it again");
+    refuse(node.named() +
+           ": noise can be dropout, or Bernoulli numbers of a fixed probability below 1; leave other noise "
+           "out of the model and export it again");
   const Dropout what{.name = name, .probability = drops ? p : 1 - p, .whole_channels = of_channels};
   return [=, in_place = node.writes.has_value()](Values& a, const Pass& pass) -> IValue {
     const at::Tensor x = a[0].toTensor();
@@ -189,9 +192,8 @@ struct NormPlace {
     nodes[last].instead = [layer, name = site.name](Values& a, const Pass& pass) -> IValue {
       const at::Tensor x = a[0].toTensor();
       if (const int64_t rows = pass.towers.local_samples() * pass.rows_per_sample; x.size(0) != rows)
-        throw Error(Error::Kind::refused, "site " + name + ": expected the " + std::to_string(rows) +
-                                              " images in its first dimension, got " +
-                                              std::to_string(x.size(0)));
+        refuse("site " + name + ": expected the " + std::to_string(rows) +
+               " images in its first dimension, got " + std::to_string(x.size(0)));
       return layer->forward(x, a[1].isTensor() ? a[1].toTensor() : at::Tensor(), pass);
     };
   }
@@ -205,20 +207,19 @@ class ExportedNetwork : public Network {
         train_(options.graph("train", context.parameters)),
         evaluate_(options.graph("evaluate", context.parameters)) {
     const at::NoGradGuard no_grad;
-    of_file(options.file, [&](const Json&) {
+    of_folder(options.file, [&] {
       read_tensors(context);
-      for (ExportedGraph* graph : {&train_, &evaluate_}) draw_from_streams(*graph);
+      draw_from_streams();
       make_sites(layers);
       make_convolutions(layers);
       register_tensors();
       check_answers(classes, context.parameters);
-      return 0;
     });
   }
 
   Maps features(at::Tensor images, const Pass& pass) override {
     if (const std::string why = size_misfit(*exported_, {images.size(2), images.size(3)}); !why.empty())
-      refuse(why);
+      refuse(options_.file + ": " + why);
     return (pass.as_in_training() ? train_ : evaluate_).answers(tensors_, images, pass);
   }
 
@@ -245,80 +246,64 @@ class ExportedNetwork : public Network {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(Error::Kind::refused, options_.file + ": " + why);
-  }
-
   const Json& tensor(size_t i) const { return exported_->at("tensors").at(i); }
   std::string name_of(size_t i) const { return tensor(i).at("name").get<std::string>(); }
   bool trained(size_t i) const { return tensor(i).value("trained", false); }
-  // A tensor's module and its name there.
-  std::pair<std::string, std::string> split(const std::string& name) const {
-    const size_t dot = name.rfind('.');
-    return dot == std::string::npos ? std::pair(std::string(), name)
-                                    : std::pair(name.substr(0, dot), name.substr(dot + 1));
-  }
 
   void read_tensors(const Model::Context& context) {
     const Json& files = exported_->at("weights");
     const uint64_t place = options_.brings_weights() ? 0 : context.seed;
     if (place >= files.size())
-      refuse("has initialisations for the seeds 0 to " + std::to_string(files.size() - 1) + ", got seed " +
+      refuse("has initialisations for " + std::to_string(files.size()) + " seeds, got seed " +
              std::to_string(place) + "; export with more seeds");
-    const auto plain = files.at(place).get<std::string>();
-    if (plain.find('/') != std::string::npos)
-      refuse("expected weights beside graph.json, got " + shown(plain));
-    const std::map<std::string, at::Tensor> read = tensors_of_file(options_.file + "/" + plain);
-    const at::ScalarType run = c10::typeMetaToScalarType(context.parameters.dtype());
+    const auto file = files.at(place).get<std::string>();
+    if (file.find('/') != std::string::npos) refuse("expected weights beside graph.json, got " + shown(file));
+    const std::map<std::string, at::Tensor> read = tensors_of_file(options_.file + "/" + file);
     for (size_t i = 0; i < exported_->at("tensors").size(); ++i) {
       const auto found = read.find(name_of(i));
-      const auto shape = tensor(i).at("shape").get<std::vector<int64_t>>();
-      if (found == read.end() || found->second.sizes() != at::IntArrayRef(shape))
-        refuse(plain + " lacks " + name_of(i) + " of shape " + shown(tensor(i).at("shape")));
-      const auto type = tensor(i).at("dtype").get<std::string>();
-      const bool follows = type == exported_->at("dtype");  // the type of the run
-      tensors_.push_back(
-          found->second.to(context.parameters.device(), follows ? run : c10::getStringToDtypeMap().at(type)));
+      const Json& shape = tensor(i).at("shape");
+      if (found == read.end() || Json(found->second.sizes().vec()) != shape)
+        refuse(file + " lacks " + name_of(i) + " of shape " + shown(shape));
+      const Json& type = tensor(i).at("dtype");
+      const auto own = type == exported_->at("dtype")
+                           ? c10::typeMetaToScalarType(context.parameters.dtype())
+                           : c10::getStringToDtypeMap().at(type.get<std::string>());
+      tensors_.push_back(found->second.to(context.parameters.device(), own));
     }
   }
 
-  void draw_from_streams(ExportedGraph& graph) const {
+  void draw_from_streams() {
     std::map<std::string, int> drawn;
-    for (Node& node : graph.nodes()) {
-      if (node.skipped || !node.draws()) continue;
-      if (&graph == &evaluate_) refuse(node.named() + " draws random numbers in evaluation, too");
-      const int before = drawn[node.module]++;
-      node.instead = noise(node, node.module + (before == 0 ? "" : "/" + std::to_string(before)));
-    }
+    for (ExportedGraph* graph : {&train_, &evaluate_})
+      for (Node& node : graph->nodes()) {
+        if (node.skipped || !node.draws()) continue;
+        if (graph == &evaluate_) refuse(node.named() + " draws random numbers in evaluation, too");
+        const int before = drawn[node.module]++;
+        node.instead = noise(node, node.module + (before == 0 ? "" : "/" + std::to_string(before)));
+      }
   }
 
-  // In the order of the training graph, a module that computes twice once. What training has no use for is no
-  // site.
+  // In the order of the export, a module that computes twice once. What training has no use for is no site.
   void make_sites(LayerMaker& layers) {
     std::map<size_t, std::vector<NormPlace>> places;
-    std::vector<size_t> order;
     for (ExportedGraph* graph : {&train_, &evaluate_})
-      for (size_t i = 0; i < graph->nodes().size(); ++i) {
-        const Node& node = graph->nodes()[i];
-        if (!node.site || node.skipped) continue;
-        if (graph == &train_ && !places.contains(*node.site)) order.push_back(*node.site);
-        if (graph == &train_ || places.contains(*node.site)) places[*node.site].emplace_back(*graph, i);
-      }
-    for (const size_t place : order) {
-      const Json& given = exported_->at("sites").at(place);
+      for (size_t i = 0; i < graph->nodes().size(); ++i)
+        if (const Node& node = graph->nodes()[i];
+            node.site && !node.skipped && (graph == &train_ || places.contains(*node.site)))
+          places[*node.site].emplace_back(*graph, i);
+    for (const auto& [number, all] : places) {
+      const Json& given = exported_->at("sites").at(number);
       NormSite site{.name = given.at("name").get<std::string>(),
-                    .channels = given.at("channels").get<int64_t>()};
-      const bool relu =
-          std::ranges::all_of(places[place], [](const NormPlace& p) { return p.relu.has_value(); });
-      site.activation = relu ? Activation::relu : Activation::none;
-      site.affine = given.at("affine").get<bool>();
+                    .channels = given.at("channels").get<int64_t>(),
+                    .affine = given.at("affine").get<bool>()};
+      if (std::ranges::all_of(all, [](const NormPlace& place) { return place.relu.has_value(); }))
+        site.activation = Activation::relu;
       if (options_.numbers == Numbers::own) {
         site.eps = given.at("eps").get<double>();
         site.momentum = given.at("momentum").get<double>();
       }
-      const std::shared_ptr<Layer> layer = layers.norm(site);
-      register_layer(site.name, layer);
-      for (const NormPlace& each : places[place]) each.compute_by(layer, site);
+      const std::shared_ptr<Layer> layer = register_layer(site.name, layers.norm(site));
+      for (const NormPlace& place : all) place.compute_by(layer, site);
     }
     for (ExportedGraph* graph : {&train_, &evaluate_}) graph->find_readers();
   }
@@ -331,10 +316,9 @@ class ExportedNetwork : public Network {
     const auto own = [&](size_t value) {
       return value < graph.images() && graph.only_reader(value) == i && trained(value);
     };
-    const auto rest = std::span(node.arguments).subspan(3);
-    if (!weight || !own(*weight) || (bias && !own(*bias)) ||
-        !std::ranges::all_of(rest, &Argument::is_constant))
-      return false;
+    size_t read = 0;  // x, the weight and the bias alone
+    node.each_value([&](size_t) { ++read; });
+    if (!weight || !own(*weight) || (bias && !own(*bias)) || read != (bias ? 3u : 2u)) return false;
     const auto [module, name] = split(name_of(*weight));
     return name == "weight" && (!bias || name_of(*bias) == path(module, "bias"));
   }
@@ -347,12 +331,13 @@ class ExportedNetwork : public Network {
       const std::optional<size_t> twin = evaluate_.only_reader(weight);
       if (twin ? !is_own_convolution(evaluate_, *twin) : evaluate_.is_read(weight)) continue;
       const std::optional<size_t> next = train_.only_reader(train_.value_of(i));
-      ConvSite site{.name = split(name_of(weight)).first, .weight = tensors_[weight]};
-      site.in = site.weight.size(1);
-      site.out = site.weight.size(0);
-      site.norm_follows = next && train_.nodes()[*next].site &&
-                          train_.nodes()[*next].arguments[0].value == train_.value_of(i);
-      site.bias = node.arguments[2].value.has_value();
+      ConvSite site{.name = split(name_of(weight)).first,
+                    .in = tensors_[weight].size(1),
+                    .out = tensors_[weight].size(0),
+                    .norm_follows = next && train_.nodes()[*next].site &&
+                                    train_.nodes()[*next].arguments[0].value == train_.value_of(i),
+                    .bias = node.arguments[2].value.has_value(),
+                    .weight = tensors_[weight]};
       const auto filled = [](const Argument& argument) { return argument.filled({}); };
       site.compute = [handle = *node.handle, rest = mapped(std::span(node.arguments).subspan(3), filled)](
                          const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
@@ -361,9 +346,8 @@ class ExportedNetwork : public Network {
         handle.callBoxed(stack);
         return stack[0].toTensor();
       };
-      const std::shared_ptr<Layer> layer = layers.conv(site);
-      register_layer(site.name, layer);
-      node.instead = [layer](Values& a, const Pass& pass) -> IValue {
+      node.instead = [layer = register_layer(site.name, layers.conv(site))](Values& a,
+                                                                            const Pass& pass) -> IValue {
         return layer->forward(a[0].toTensor(), {}, pass);
       };
       if (twin) evaluate_.nodes()[*twin].instead = node.instead;
@@ -380,10 +364,10 @@ class ExportedNetwork : public Network {
     return *owner.register_module(name, std::make_shared<torch::nn::Module>());
   }
 
-  void register_layer(const std::string& path, const std::shared_ptr<Layer>& layer) {
+  std::shared_ptr<Layer> register_layer(const std::string& path, const std::shared_ptr<Layer>& layer) {
     const auto [above, name] = split(path);
-    module_at(above).register_module(name, layer);
     layers_.insert(path);
+    return module_at(above).register_module(name, layer);
   }
 
   // Under the names of the model's state_dict. A layer's own tensors begin as those of the file; what the
@@ -391,16 +375,15 @@ class ExportedNetwork : public Network {
   void register_tensors() {
     const std::set<std::string> of_layers = {"weight", "bias", "running_mean", "running_var"};
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (tensor(i).at("kind") == "constant" || !tensors_[i].is_floating_point())
-        continue;  // nothing trains these
+      const Json& kind = tensor(i).at("kind");
+      if (kind == "constant" || !tensors_[i].is_floating_point()) continue;  // nothing trains these
       const auto [path, name] = split(name_of(i));
       torch::nn::Module& module = module_at(path);
-      at::Tensor own;
-      for (const auto& tensors : {module.named_parameters(false), module.named_buffers(false)})
-        if (const at::Tensor* found = tensors.find(name)) own = *found;
-      if (own.defined() && own.sizes() == tensors_[i].sizes()) {
-        tensors_[i] = own.copy_(tensors_[i]);
-        if (tensor(i).at("kind") == "parameter" && !trained(i)) frozen_.insert(name_of(i));
+      const auto parameters = module.named_parameters(false), buffers = module.named_buffers(false);
+      const at::Tensor* own = parameters.contains(name) ? parameters.find(name) : buffers.find(name);
+      if (own != nullptr && own->sizes() == tensors_[i].sizes()) {
+        tensors_[i] = own->copy_(tensors_[i]);
+        if (kind == "parameter" && !trained(i)) frozen_.insert(name_of(i));
       } else if (!layers_.contains(path) || !of_layers.contains(name)) {
         tensors_[i] = trained(i) && train_.is_read(i) ? module.register_parameter(name, tensors_[i])
                                                       : module.register_buffer(name, tensors_[i]);
@@ -411,27 +394,25 @@ class ExportedNetwork : public Network {
   // Two images of the example's size, with saved statistics and without noise: the answers must have the
   // task's shape, and be those of each image alone.
   void check_answers(int64_t classes, const at::TensorOptions& run) {
-    const auto shape = exported_->at("example").get<std::vector<int64_t>>();
-    if (shape.size() != 4 || shape[1] != 3)
-      refuse("expected a network of images with 3 channels, got an example of " +
-             shown(exported_->at("example")));
+    const auto example = exported_->at("example").get<std::array<int64_t, 4>>();
+    if (example[1] != 3)
+      refuse("expected a network of images with 3 channels, got an example of " + shown(Json(example)));
     Stream stream(0, "exported");
-    std::vector<double> numbers(static_cast<size_t>(2 * 3 * shape[2] * shape[3]));
+    std::vector<double> numbers(static_cast<size_t>(2 * 3 * example[2] * example[3]));
     std::ranges::generate(numbers, [&] { return stream.normal(); });
-    const at::Tensor images = at::tensor(numbers).view({2, 3, shape[2], shape[3]}).to(run);
+    const at::Tensor images = at::tensor(numbers).view({2, 3, example[2], example[3]}).to(run);
     for (const ExportedGraph* graph : {&train_, &evaluate_}) {
       const auto answer = [&](int64_t first, int64_t count) {
         const Batch batch{images.narrow(0, first, count), {}, Towers({count}, 1, 0)};
         return graph->answers(tensors_, batch.images, batch.pass({}, Mode::evaluate_saved))[0];
       };
       const at::Tensor both = answer(0, 2);
-      const bool pixels = both.dim() == 4 && both.size(2) == shape[2] && both.size(3) == shape[3];
-      if (!(pixels || both.dim() == 2) || both.size(0) != 2 || both.size(1) != classes)
-        refuse("expected answers of shape [images, " + std::to_string(classes) +
-               ", height, width] or [images, " + std::to_string(classes) + "], got " +
-               shown(Json(both.sizes().vec())) +
-               " for two images; choose another output, or export the model with " + std::to_string(classes) +
-               " classes");
+      std::vector<int64_t> expected = {2, classes};
+      if (both.dim() != 2) expected.insert(expected.end(), {example[2], example[3]});
+      if (both.sizes() != at::IntArrayRef(expected))
+        refuse("expected answers of shape " + shown(Json(expected)) + " for two images, got " +
+               shown(Json(both.sizes().vec())) + "; choose another output, or export a model of " +
+               std::to_string(classes) + " classes");
       const at::Tensor apart = at::cat({answer(0, 1), answer(1, 1)});
       if ((both - apart).abs().max().item<double>() > 1e-3 * std::max(both.abs().max().item<double>(), 1e-6))
         refuse("the answer for one image depends on the others in its batch, even with frozen norms");

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "harness/autocast.hpp"
+#include "harness/communicator/reason.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
@@ -29,7 +30,9 @@ constexpr int64_t kVersion = 1;                    // of graph.json
 constexpr size_t kLargestGraph = size_t{1} << 28;  // bytes
 constexpr size_t kMostNodes = 1'000'000;
 constexpr size_t kLongestList = 100'000;
-constexpr int kDeepestList = 2;  // lists in lists
+constexpr int kDeepestJson = 16, kDeepestList = 2;
+constexpr int64_t kLongestSide = 4096;  // of the example, which is tried before a run
+constexpr int64_t kMostChannels = 1'000'000, kLargestSize = 1'000'000'000;
 
 // The operators of ATen that a network may call, by name, without the _ of those that change their first
 // argument. All only compute: the dispatcher also knows some that open files or change what others hold.
@@ -64,42 +67,38 @@ dropout feature_dropout bernoulli rand rand_like randn randn_like
   throw Error(Error::Kind::data, what);
 }
 
-bool may_be_called(const std::string& op) {
+c10::OperatorHandle operator_named(const std::string& op) {
   static const std::set<std::string> allowed = [] {
     std::istringstream words(kOperators);
     return std::set<std::string>(std::istream_iterator<std::string>(words), {});
   }();
   const size_t dot = std::min(op.find('.'), op.size());
-  if (!op.starts_with("aten::") || op.find("out", dot) != std::string::npos)
-    return false;  // those of an overload with "out" write into what they are given
-  const std::string name = op.substr(6, dot - 6);
-  return allowed.contains(name) || (name.ends_with("_") && allowed.contains(name.substr(0, name.size() - 1)));
-}
-
-c10::OperatorHandle operator_named(const std::string& op) {
-  if (!may_be_called(op)) unusable("the operator " + op + " is none of those that a network may call");
-  const auto dot = op.find('.');
-  const std::string overload = dot == std::string::npos ? "" : op.substr(dot + 1);
-  const auto handle = c10::Dispatcher::singleton().findSchema({op.substr(0, dot), overload});
+  const std::string name = op.substr(0, dot), overload = op.substr(std::min(dot + 1, op.size()));
+  const auto allows = [&](size_t length) {
+    return name.starts_with("aten::") && allowed.contains(name.substr(6, length - 6));
+  };
+  // An overload with "out" writes into what it is given.
+  if (overload.find("out") != std::string::npos ||
+      !(allows(name.size()) || (name.ends_with("_") && allows(name.size() - 1))))
+    unusable("the operator " + op + " is none of those that a network may call");
+  const auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
   if (!handle)
     unusable("this LibTorch has no operator " + op + "; export with the PyTorch that bnlab was built with");
   return *handle;
 }
 
-at::ScalarType type_named(const std::string& name) {
-  const auto found = c10::getStringToDtypeMap().find(name);
-  if (found == c10::getStringToDtypeMap().end()) unusable("a type " + name + " that is not known here");
+template <class Map>
+auto known(const Map& all, const std::string& name) {
+  const auto found = all.find(name);
+  if (found == all.end()) unusable(shown(name) + " is not known here");
   return found->second;
 }
 
-at::MemoryFormat format_named(const std::string& name) {
-  if (name == "contiguous_format") return at::MemoryFormat::Contiguous;
-  if (name == "preserve_format") return at::MemoryFormat::Preserve;
-  if (name == "channels_last") return at::MemoryFormat::ChannelsLast;
-  unusable("a memory format " + name + " that is not known here");
-}
-
 IValue constant(const Json& json, const at::TensorOptions& run) {
+  static const std::map<std::string, at::MemoryFormat> formats = {
+      {"contiguous_format", at::MemoryFormat::Contiguous},
+      {"preserve_format", at::MemoryFormat::Preserve},
+      {"channels_last", at::MemoryFormat::ChannelsLast}};
   if (json.is_null()) return {};
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) return json.get<int64_t>();
@@ -109,9 +108,8 @@ IValue constant(const Json& json, const at::TensorOptions& run) {
   const std::string text = kind.empty() ? "" : json.begin().value().get<std::string>();
   if (kind == "device") return run.device();
   if (kind == "dtype" && text == "run") return static_cast<int64_t>(c10::typeMetaToScalarType(run.dtype()));
-  if (kind == "dtype") return static_cast<int64_t>(type_named(text));
-  if (kind == "layout") return static_cast<int64_t>(at::kStrided);
-  if (kind == "memory_format") return static_cast<int64_t>(format_named(text));
+  if (kind == "dtype") return static_cast<int64_t>(known(c10::getStringToDtypeMap(), text));
+  if (kind == "memory_format") return static_cast<int64_t>(known(formats, text));
   if (kind == "float") return text == "nan" ? std::nan("") : text == "-inf" ? -HUGE_VAL : HUGE_VAL;
   unusable("an argument " + shown(json));
 }
@@ -156,51 +154,33 @@ double number(const IValue& value) {
   return value.isNone() ? 0 : value.toScalar().toDouble();
 }
 
-// A member of what an operator has returned.
-IValue member(const IValue& all, int64_t place) {
-  const auto members = all.isTuple() ? all.toTupleRef().elements().vec() : all.toListRef().vec();
-  return members.at(static_cast<size_t>(place < 0 ? place + static_cast<int64_t>(members.size()) : place));
-}
-
 // Python's arithmetic on sizes, which are small enough for floating-point numbers to hold them.
-struct SizeFunction {
-  const char* name;
-  enum { like_its_operands, whole, fraction } result;
-  double (*of)(double a, double b);
-};
-const SizeFunction kSizeFunctions[] = {
-    {"add", SizeFunction::like_its_operands, [](double a, double b) { return a + b; }},
-    {"sub", SizeFunction::like_its_operands, [](double a, double b) { return a - b; }},
-    {"mul", SizeFunction::like_its_operands, [](double a, double b) { return a * b; }},
-    {"floordiv", SizeFunction::like_its_operands, [](double a, double b) { return std::floor(a / b); }},
-    {"mod", SizeFunction::like_its_operands, [](double a, double b) { return a - std::floor(a / b) * b; }},
-    {"max", SizeFunction::like_its_operands, [](double a, double b) { return std::max(a, b); }},
-    {"min", SizeFunction::like_its_operands, [](double a, double b) { return std::min(a, b); }},
-    {"neg", SizeFunction::like_its_operands, [](double a, double) { return -a; }},
-    {"truediv", SizeFunction::fraction, [](double a, double b) { return a / b; }},
-    {"float", SizeFunction::fraction, [](double a, double) { return a; }},
-    {"int", SizeFunction::whole, [](double a, double) { return std::trunc(a); }},
-    {"trunc", SizeFunction::whole, [](double a, double) { return std::trunc(a); }},
-    {"floor", SizeFunction::whole, [](double a, double) { return std::floor(a); }},
-    {"ceil", SizeFunction::whole, [](double a, double) { return std::ceil(a); }},
-    {"round", SizeFunction::whole, [](double a, double) { return std::nearbyint(a); }},
-};
-
 IValue on_sizes(const std::string& name, const IValue& a, const IValue& b) {
-  if (name == "getitem") return member(a, b.toInt());
-  const auto function = std::ranges::find(kSizeFunctions, name, &SizeFunction::name);
-  if (function == std::end(kSizeFunctions)) unusable("a function " + name + " that is not known here");
-  const double result = function->of(number(a), number(b));
-  const bool whole = function->result == SizeFunction::whole ||
-                     (function->result != SizeFunction::fraction && !a.isDouble() && !b.isDouble());
-  if (!whole) return result;
+  static const std::map<std::string, double (*)(double a, double b)> functions = {
+      {"add", [](double a, double b) { return a + b; }},
+      {"sub", [](double a, double b) { return a - b; }},
+      {"mul", [](double a, double b) { return a * b; }},
+      {"truediv", [](double a, double b) { return a / b; }},
+      {"floordiv", [](double a, double b) { return std::floor(a / b); }},
+      {"mod", [](double a, double b) { return a - std::floor(a / b) * b; }},
+      {"max", [](double a, double b) { return std::max(a, b); }},
+      {"min", [](double a, double b) { return std::min(a, b); }},
+      {"neg", [](double a, double) { return -a; }},
+      {"float", [](double a, double) { return a; }},
+      {"int", [](double a, double) { return std::trunc(a); }},
+      {"floor", [](double a, double) { return std::floor(a); }},
+      {"ceil", [](double a, double) { return std::ceil(a); }},
+      {"round", [](double a, double) { return std::nearbyint(a); }}};
+  static const std::set<std::string> fractions = {"truediv", "float"},
+                                     whole = {"int", "floor", "ceil", "round"};
+  if (name == "getitem") {
+    const auto members = a.isTuple() ? a.toTupleRef().elements().vec() : a.toListRef().vec();
+    return members.at(static_cast<size_t>(b.toInt()));
+  }
+  const double result = known(functions, name)(number(a), number(b));
+  if (fractions.contains(name) || (!whole.contains(name) && (a.isDouble() || b.isDouble()))) return result;
   if (!(std::abs(result) < 1e15)) unusable(name + " of sizes that no image has");
   return static_cast<int64_t>(result);
-}
-
-// What these operators return may be their first argument, whatever their schema says.
-bool may_return_its_argument(const Node& node) {
-  return node.is_one_of({"aten::dropout", "aten::feature_dropout", "aten::type_as", "py::getitem"});
 }
 
 // What an operator refuses is said with the module that it stands in.
@@ -222,28 +202,67 @@ bool makes_a_tensor(const Node& node) {
          node.handle->schema().returns()[0].type()->kind() == TypeKind::TensorType;
 }
 
+void expect_number(const std::string& key, const Json& number, const Json& low, const Json& high) {
+  if (!number.is_number() || number < low || number > high)
+    unusable(key + ": expected a number from " + shown(low) + " to " + shown(high) + ", got " +
+             shown(number));
+}
+
+// What is asked of graph.json beside its nodes.
+void check(const Json& json) {
+  if (const Json version = json.is_object() ? json.value("version", Json()) : Json(); version != kVersion)
+    unusable("expected version " + std::to_string(kVersion) + ", got " + shown(version));
+  const auto place = [](const std::string& list, size_t i) { return list + "[" + std::to_string(i) + "]"; };
+  const auto expect_shape = [&](const std::string& key, const Json& shape, int64_t most) {
+    for (size_t i = 0; i < shape.size(); ++i) expect_number(place(key, i), shape.at(i), 1, most);
+  };
+  if (json.at("example").size() != 4)
+    unusable("example: expected 4 numbers, got " + shown(json.at("example")));
+  expect_shape("example", json.at("example"), kLongestSide);
+  expect_number("size_step", json.at("size_step"), 0, kLongestSide);
+  for (size_t i = 0; i < json.at("sites").size(); ++i) {
+    const Json& site = json.at("sites").at(i);
+    expect_number(place("sites", i) + ".channels", site.at("channels"), 1, kMostChannels);
+    for (const char* key : {"eps", "momentum"})
+      expect_number(place("sites", i) + "." + key, site.at(key), 0, 1);
+  }
+  for (const char* mode : {"train", "evaluate"})
+    for (const Json& output : json.at(mode).at("outputs"))
+      expect_shape(std::string(mode) + ".outputs.shape", output.at("shape"), kLargestSize);
+}
+
 }  // namespace
 
 Json read_exported(const std::string& folder) {
   const std::string file = folder + "/" + kGraphFile;
-  Json json = Json::parse(read_text(file, kLargestGraph), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    unusable(file + ": is no JSON, or the end of it is missing; export the model again");
-  if (const Json version = json.is_object() ? json.value("version", Json()) : Json(); version != kVersion) {
-    unusable(file + ": expected version " + std::to_string(kVersion) + ", got " + shown(version) +
-             "; export the model again with this bnlab.export");
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepestJson; };
+  Json json = Json::parse(read_text(file, kLargestGraph), shallow, /*allow_exceptions=*/false);
+  try {
+    if (json.is_discarded()) unusable("is no JSON, or the end of it is missing");
+    check(json);
+  } catch (const std::exception& error) {
+    unusable(file + ": " + error.what() + "; export the model again with this bnlab.export");
   }
   return json;
 }
 
+const Json& output_named(const Json& exported, const std::string& mode, const std::string& name) {
+  const Json& outputs = exported.at(mode).at("outputs");
+  const auto is_it = [&](const Json& each) { return each.at("name") == name; };
+  const auto found = name.empty() ? outputs.begin() : std::ranges::find_if(outputs, is_it);
+  if (found == outputs.end()) {
+    const auto named = [](const Json& each) { return each.at("name"); };
+    unusable("mode " + mode + ": expected an output of " + shown(Json(mapped(outputs, named))) + ", got " +
+             shown(name));
+  }
+  return *found;
+}
+
 std::string size_misfit(const Json& exported, const std::array<int64_t, 2>& size) {
-  const auto same = [&](const Json& found) {
-    return found.at("shape").at(2) == size[0] && found.at("shape").at(3) == size[1];
-  };
-  if (std::ranges::any_of(exported.at("verified"), same)) return "";
   const auto step = exported.at("size_step").get<int64_t>();
   const auto fits = [&](size_t side) {
-    return step > 0 && (size[side] - exported.at("example").at(side + 2).get<int64_t>()) % step == 0;
+    const int64_t apart = size[side] - exported.at("example").at(side + 2).get<int64_t>();
+    return apart == 0 || (step > 0 && apart % step == 0);
   };
   if (fits(0) && fits(1)) return "";
   const std::string height = std::to_string(size[0]), width = std::to_string(size[1]);
@@ -256,12 +275,6 @@ void Argument::each_value(const std::function<void(size_t value)>& visit) const 
   if (value) visit(*value);
   if (list)
     for (const Argument& item : *list) item.each_value(visit);
-}
-
-bool Argument::is_constant() const {
-  bool constant = true;
-  each_value([&](size_t) { constant = false; });
-  return constant;
 }
 
 IValue Argument::filled(const ExportedGraph::Values& values) const {
@@ -298,77 +311,62 @@ bool Node::draws() const {
 ExportedGraph::ExportedGraph(const Json& exported, const std::string& mode,
                              const std::vector<std::string>& outputs, const at::TensorOptions& run)
     : images_(exported.at("tensors").size()), device_(run.device()) {
-  const Json& graph = exported.at(mode);
-  const Json& nodes = graph.at("nodes");
+  const Json& nodes = exported.at(mode).at("nodes");
   if (!nodes.is_array() || nodes.size() > kMostNodes)
-    unusable("expected at most " + std::to_string(kMostNodes) + " nodes");
+    unusable(mode + ".nodes: expected a list of at most " + std::to_string(kMostNodes));
   for (size_t value = 0; value <= images_; ++value) roots_.push_back(value);
   for (const Json& json : nodes) {
     try {
-      nodes_.push_back(read(json, exported, run));
+      add(json, exported.at("sites").size(), run);
     } catch (const std::exception& error) {
       unusable(mode + ", node " + std::to_string(nodes_.size()) + " (" + shown(json.value("op", Json())) +
-               "): " + error.what());
+               "): " + reason_of(error));
     }
-    const Node& node = nodes_.back();
-    size_t root = value_of(nodes_.size() - 1);
-    for (size_t i = 0; i < node.arguments.size(); ++i) {
-      const bool shares = node.handle && node.handle->schema().arguments()[i].alias_info() != nullptr;
-      if (node.arguments[i].value && (shares || (i == 0 && may_return_its_argument(node))))
-        root = roots_[*node.arguments[i].value];
-    }
-    roots_.push_back(root);
   }
-  const Json& given = graph.at("outputs");
   for (const std::string& name : outputs) {
-    const auto is_it = [&](const Json& each) { return each.at("name") == name; };
-    const auto found = name.empty() ? given.begin() : std::ranges::find_if(given, is_it);
-    if (found == given.end()) {
-      const auto named = [](const Json& each) { return each.at("name"); };
-      unusable("mode " + mode + ": expected an output of " + shown(Json(mapped(given, named))) + ", got " +
-               shown(name));
-    }
-    asked_.push_back(found->at("value"));
-    if (asked_.back() >= value_of(nodes_.size()))
+    asked_.push_back(output_named(exported, mode, name).at("value"));
+    if (asked_.back() >= roots_.size())
       unusable(mode + ": the output " + shown(name) + " is a value that is not there");
   }
   skip_what_nothing_needs();
   find_readers();
 }
 
-Node ExportedGraph::read(const Json& json, const Json& exported, const at::TensorOptions& run) const {
+void ExportedGraph::add(const Json& json, size_t sites, const at::TensorOptions& run) {
   Node node{.op = json.at("op").get<std::string>(), .module = json.at("module").get<std::string>()};
-  const size_t before = value_of(nodes_.size());
   const bool of_python = node.op.starts_with("py::");
   if (!of_python) node.handle = operator_named(node.op);
   if (json.contains("site")) node.site = json.at("site").get<size_t>();
-  if (node.site && (*node.site >= exported.at("sites").size() || node.op != "aten::batch_norm"))
+  if (node.site && (*node.site >= sites || node.op != "aten::batch_norm"))
     unusable("a site that is not there");
   node.adds_alike = json.value("like", false) && node.is_one_of({"aten::add.Tensor", "aten::add_.Tensor"});
   node.grad = json.value("grad", true);
   if (json.contains("autocast"))
-    node.autocast = {type_named(json.at("autocast").at(0).get<std::string>()),
+    node.autocast = {known(c10::getStringToDtypeMap(), json.at("autocast").at(0).get<std::string>()),
                      json.at("autocast").at(1).get<bool>()};
-  const Json& arguments = json.at("args");
-  if (of_python) {
-    for (const Json& each : arguments)
-      node.arguments.push_back(argument_of(each, c10::AnyType::get(), before, run));
-    if (node.arguments.empty() || node.arguments.size() > 2) unusable("expected one or two arguments");
-    return node;
-  }
-  const auto& declared = node.handle->schema().arguments();
-  if (arguments.size() != declared.size())
-    unusable("expected " + std::to_string(declared.size()) + " arguments, got " +
-             std::to_string(arguments.size()));
-  for (size_t i = 0; i < declared.size(); ++i) {
-    node.arguments.push_back(argument_of(arguments[i], declared[i].type(), before, run));
-    Argument& argument = node.arguments.back();
-    if (declared[i].name() == "cudnn_enabled") argument.constant = at::globalContext().userEnabledCuDNN();
-    if (declared[i].alias_info() != nullptr && declared[i].alias_info()->isWrite())
-      node.writes = argument.value;
+  const Json& given = json.at("args");
+  const size_t expected =
+      of_python ? std::clamp<size_t>(given.size(), 1, 2) : node.handle->schema().arguments().size();
+  if (given.size() != expected)
+    unusable("expected " + std::to_string(expected) + " arguments, got " + std::to_string(given.size()));
+  size_t root = roots_.size();
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::Argument* declared = of_python ? nullptr : &node.handle->schema().arguments()[i];
+    const c10::TypePtr type = of_python ? c10::TypePtr(c10::AnyType::get()) : declared->type();
+    const Argument& argument =
+        node.arguments.emplace_back(argument_of(given.at(i), type, roots_.size(), run));
+    const c10::AliasInfo* alias = of_python ? nullptr : declared->alias_info();
+    // What some return may be their first argument, whatever their schema says.
+    const bool returned =
+        i == 0 && node.is_one_of({"aten::dropout", "aten::feature_dropout", "aten::type_as", "py::getitem"});
+    if (argument.value && (alias != nullptr || returned)) root = roots_[*argument.value];
+    if (alias != nullptr && alias->isWrite()) node.writes = argument.value;
+    if (!of_python && declared->name() == "cudnn_enabled")
+      node.arguments.back().constant = at::globalContext().userEnabledCuDNN();
   }
   if (node.writes && roots_[*node.writes] < images_) unusable("changes a tensor of the weights file");
-  return node;
+  nodes_.push_back(std::move(node));
+  roots_.push_back(root);
 }
 
 void ExportedGraph::skip_what_nothing_needs() {

@@ -24,9 +24,12 @@ namespace bnlab {
 
 constexpr const char* kGraphFile = "graph.json";
 
-// graph.json of a folder. Throws Error (data) that names the file where it cannot be read, is no JSON or of
-// another version.
+// graph.json of a folder. Throws Error (data) that names the file and the key where it cannot be read, or
+// what stands in it beside the nodes is not what bnlab.export writes.
 Json read_exported(const std::string& folder);
+
+// One of a mode's outputs, by its name; "": the first.
+const Json& output_named(const Json& exported, const std::string& mode, const std::string& name);
 
 // All tensors of a safetensors file by their names. Whoever trains reads these files
 // (training/safetensors.cpp).
@@ -48,7 +51,6 @@ class ExportedGraph {
 
     void each_value(const std::function<void(size_t value)>& visit) const;
     c10::IValue filled(const Values& values) const;
-    bool is_constant() const;
   };
 
   struct Node {
@@ -103,7 +105,7 @@ class ExportedGraph {
     size_t first, last, output;
   };
 
-  Node read(const Json& json, const Json& exported, const at::TensorOptions& run) const;
+  void add(const Json& json, size_t sites, const at::TensorOptions& run);
   void skip_what_nothing_needs();
   void find_blocks();
   void run(Values& values, size_t first, size_t last, const Pass& pass) const;

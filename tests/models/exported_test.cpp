@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
 
 #include "harness/error.hpp"
 #include "harness/random.hpp"
+#include "harness/text_file.hpp"
+#include "tests/fuzz/mutations.hpp"
 #include "tests/models/exported_folder.hpp"
 #include "tests/models/one_rank_network.hpp"
 
@@ -231,6 +234,19 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
       {"a site that is not there", [](F& f) { f.nodes_of("train")[1]["site"] = 7; }},
       {"is a value that is not there", [](F& f) { f.graph["train"]["outputs"][0]["value"] = 1000; }},
       {"'sites' not found", [](F& f) { f.graph.erase("sites"); }},
+      {"example[2]: expected a number from 1 to 4096, got 2147483648",
+       [](F& f) { f.graph["example"][2] = 2147483648; }},
+      {"example: expected 4 numbers", [](F& f) { f.graph["example"].push_back(1); }},
+      {"sites[1].channels: expected a number from 1 to 1000000, got 1000000000000",
+       [](F& f) { f.graph["sites"][1]["channels"] = 1000000000000; }},
+      {"sites[0].eps: expected a number from 0 to 1, got -1e-05",
+       [](F& f) { f.graph["sites"][0]["eps"] = -1e-5; }},
+      {"sites[0].eps: expected a number from 0 to 1, got {\"float\":\"nan\"}",
+       [](F& f) { f.graph["sites"][0]["eps"] = {{"float", "nan"}}; }},
+      {"sites[2].momentum: expected a number from 0 to 1, got 1.5",
+       [](F& f) { f.graph["sites"][2]["momentum"] = 1.5; }},
+      {"evaluate.outputs.shape[1]: expected a number from 1 to 1000000000, got -5",
+       [](F& f) { f.graph["evaluate"]["outputs"][0]["shape"][1] = -5; }},
       {"lacks head.bias", [](F& f) { f.weights.pop_back(); }},
       {"beside graph.json", [](F& f) { f.graph["weights"][0] = "../weights.safetensors"; }},
       {"5 classes", [](F& f) { f.graph["train"]["outputs"][0]["value"] = f.value(8); }},
@@ -245,8 +261,20 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
       ADD_FAILURE() << "not refused: " << fault.word;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(fault.word), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(folder.path().string()), std::string::npos) << error.what();
     }
   }
+}
+
+TEST(Exported, DamagedFilesAreNamed) {
+  const ExportedFolder folder;
+  const Json model = folder.model();
+  const std::string text = read_text(folder.path() / kGraphFile);
+  test::expect_named_errors({text}, folder.path().string(), [&](const std::string& damaged) {
+    std::filesystem::remove(folder.path() / kGraphFile);
+    std::ofstream(folder.path() / kGraphFile, std::ios::binary) << damaged;
+    OneRankNetwork built(model);
+  });
 }
 
 // Any value of graph.json in the place of any other: an Error, or a network that runs.

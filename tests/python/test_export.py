@@ -388,6 +388,10 @@ class WhatIsRefused(Exports):
         self.refused(Small(track_running_stats=False), "norm", "track_running_stats=True")
         self.refused(Small(momentum=None), "norm", "momentum None")
 
+    def test_eps_and_momentum_that_no_norm_can_have(self):
+        for numbers in ({"eps": -1e-5}, {"eps": float("nan")}, {"momentum": 1.5}, {"momentum": -0.1}):
+            self.refused(Small(**numbers), "norm: expected an eps and a momentum from 0 to 1", str(next(iter(numbers.values()))))
+
     def test_branch_on_values(self):
         class Branch(Small):
             def between(self, y):

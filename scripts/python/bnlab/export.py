@@ -88,13 +88,12 @@ class _Tensors:
         self.values: Dict[str, torch.Tensor] = {}
         self.numbers: Dict[str, int] = {}
         known: Dict[int, int] = {}
-        for kind, tensors in (("parameter", model.named_parameters(remove_duplicate=False)),
-                              ("buffer", model.named_buffers(remove_duplicate=False))):
-            for name, tensor in tensors:  # those that no graph reads come along, too
-                if id(tensor) not in known:
-                    known[id(tensor)] = self.append(name, kind, tensor)
-                else:
+        for kind, tensors in (("parameter", model.named_parameters), ("buffer", model.named_buffers)):
+            for name, tensor in tensors(remove_duplicate=False):  # those that no graph reads come along, too
+                if id(tensor) in known:
                     self.entries[known[id(tensor)]].setdefault("aliases", []).append(name)
+                else:
+                    known[id(tensor)] = self.append(name, kind, tensor)
                 self.numbers[name] = known[id(tensor)]
 
     def append(self, name: str, kind: str, tensor: torch.Tensor) -> int:
@@ -213,12 +212,15 @@ class _Writer:
         known = next((number for number, site in enumerate(self.sites) if site["name"] == name), None)
         if known is not None or self.mode != "train" or not args["training"]:
             return known
+        numbers = {key: args[key] for key in ("eps", "momentum")}
+        if not all(isinstance(number, (int, float)) and 0 <= number <= 1 for number in numbers.values()):
+            raise ExportError(f"{_where(node)}: expected an eps and a momentum from 0 to 1, got {numbers}")
         trained = {entry.get("trained", False) for entry in entries[2:]}
         if args["running_mean"] is None or len(entries) != len(held) or len(held) == 3 or len(trained) > 1:
             raise ExportError(f"{_where(node)}: a batch norm must hold running statistics (track_running_stats=True), and a weight "
                               "and a bias, both trained or both frozen, or neither")
-        self.sites.append({"name": name, "channels": entries[0]["shape"][0], "eps": args["eps"], "momentum": args["momentum"],
-                           "affine": len(held) == 4, "trained": trained == {True}})
+        self.sites.append({"name": name, "channels": entries[0]["shape"][0], **numbers, "affine": len(held) == 4,
+                           "trained": trained == {True}})
         return len(self.sites) - 1
 
     def encoded(self, value: Any, ids: Dict[Any, Any]) -> Any:
@@ -233,32 +235,31 @@ class _Writer:
             return {"dtype": "run" if value == self.run_type else bare(value)}
         if isinstance(value, torch.device):
             return {"device": "run"}
-        if isinstance(value, (torch.memory_format, torch.layout)):
-            return {type(value).__name__: bare(value)}
+        if isinstance(value, torch.memory_format):
+            return {"memory_format": bare(value)}
+        if isinstance(value, torch.layout):
+            return None  # the default
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         raise ExportError(f"an argument of type {type(value).__name__} cannot be written: {value}")
 
 
-def _storable(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
-    """Types that bnlab's files lack are kept as int64; graph.json has their own."""
-    lacking = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)
-    return {name: tensor.to(torch.int64) if tensor.dtype in lacking else tensor for name, tensor in tensors.items()}
-
-
 @torch.random.fork_rng(devices=[])  # the caller's random numbers go on as if there had been no export
-def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", example: torch.Tensor,
+def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", example: "Union[torch.Tensor, Sequence[int]]",
            folder: "Union[str, os.PathLike[str]]", seeds: int = 0, fixed_size: bool = False) -> Dict[str, Any]:
     """Writes the model, or what a function without arguments makes, into a folder and returns what graph.json says.
 
-    example: [2 or more, 3, height, width], of the type of the weights. seeds: 0, and every run starts from the weights that
-    the model has; or so many initialisations, each made by the function after torch.manual_seed(0, 1, ...), for runs of these
-    seeds. fixed_size: height and width are those of the example. Raises ExportError where the graph is not the model."""
+    example: [2 or more, 3, height, width], of the type of the weights; or this shape. seeds: 0, and every run starts from the
+    weights that the model has; or so many initialisations, each made by the function after torch.manual_seed(0, 1, ...), for
+    runs of these seeds. fixed_size: height and width are those of the example. Raises ExportError where the graph is not the
+    model."""
     if seeds and isinstance(model, torch.nn.Module):
         raise ExportError("several seeds need a function that makes the model, in the place of the model")
     torch.manual_seed(0)
     made = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model()
-    run_type = next((parameter.dtype for parameter in made.parameters()), example.dtype)
+    run_type = next((parameter.dtype for parameter in made.parameters()), torch.float32)
+    if not isinstance(example, torch.Tensor):
+        example = torch.randn(list(example), dtype=run_type)
     if example.dim() != 4 or example.shape[0] < 2:
         raise ExportError(f"expected an example of [2, 3, height, width], two images or more, since with one the batch would be a "
                           f"constant; got {list(example.shape)}")
@@ -282,25 +283,24 @@ def export(model: "Union[torch.nn.Module, Callable[[], torch.nn.Module]]", examp
     description.update(weights=list(files), initialisations=bool(seeds))
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    lacking = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)  # of bnlab's files; graph.json has the types
     for name, values in files.items():
-        write_safetensors(target / name, _storable(values))
+        write_safetensors(target / name, {n: v.to(torch.int64) if v.dtype in lacking else v for n, v in values.items()})
     (target / GRAPH).write_text(json.dumps(description, separators=(",", ":")) + "\n")
     return description
 
 
 def summary(description: Dict[str, Any]) -> str:
     """What was exported and verified, one fact a line."""
-    lines = [f"norm sites: {len(description['sites'])}; outputs in training: "
-             + ", ".join(f"{output['name']} {output['shape']}".strip() for output in description["train"]["outputs"])]
+    outputs = ", ".join(f"{output['name']} {output['shape']}".strip() for output in description["train"]["outputs"])
+    lines = [f"norm sites: {len(description['sites'])}; outputs in training: {outputs}"]
     for found in description["verified"]:
-        train = found["train"]
-        lines.append(f"{found['shape']}: " + (f"PyTorch refuses to train: {train['refused']}" if "refused" in train else
-                     f"as PyTorch: outputs differ by {train['outputs']:.1g}, gradients by {train['gradients']:.1g}, running "
-                     f"statistics by {train['statistics']:.1g}"))
-    sizes = {0: "the sizes above alone", 32: "sizes that differ from these by multiples of 32", 1: "every size"}
-    lines.append(f"bnlab takes {sizes[description['size_step']]}"
-                 + (f", because {description['fixed_size']}" if description["fixed_size"] else ""))
-    return "\n".join(lines)
+        apart = found["train"].items()
+        lines.append(f"{found['shape']}: " + (f"PyTorch refuses to train: {found['train']['refused']}" if "refused" in found["train"]
+                     else "differs from PyTorch in " + ", ".join(f"{what} by {difference:.1g}" for what, difference in apart)))
+    sizes = {0: "this size alone", 32: "sizes that differ from these by multiples of 32", 1: "every size"}
+    why = description["fixed_size"] and f", because {description['fixed_size']}"
+    return "\n".join([*lines, f"bnlab takes {sizes[description['size_step']]}{why}"])
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
@@ -319,10 +319,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     except (ValueError, ImportError, AttributeError) as error:
         parser.error(f"{error}; expected module:function of a module that can be imported here, and --example 2,3,96,96")
     try:
-        torch.manual_seed(0)
-        model = make()
-        example = torch.randn(shape, dtype=next((p.dtype for p in model.parameters()), torch.float32))
-        print(summary(export(make if given.seeds else model, example, folder, given.seeds, given.fixed_size)))
+        print(summary(export(make, shape, folder, given.seeds, given.fixed_size)))
     except ExportError as error:
         print(f"{given.model}: {error}", file=sys.stderr)
         return 1

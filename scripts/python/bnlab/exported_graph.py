@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -17,8 +17,8 @@ MODES = ("train", "evaluate")
 ON_SIZES = {**{name.strip("_"): getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "getitem")},
     **{name: getattr(torch, "sym_" + name) for name in ("max", "min", "int", "float", "not")},
-    "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round}
-NAME_OF = {function: name for name, function in ON_SIZES.items()}
+    "floor": math.floor, "ceil": math.ceil, "round": round}
+NAME_OF = {**{function: name for name, function in ON_SIZES.items()}, math.trunc: "int"}
 # What rounding may leave between the graph and the model, relative to the largest number.
 _BOUNDS = {torch.float64: 1e-9, torch.float32: 1e-4}
 _FAR = 1e30  # a difference where one of two tensors is missing, has another shape or is not finite
@@ -78,10 +78,6 @@ def run(description: Dict[str, Any], mode: str, tensors: Dict[str, torch.Tensor]
     return {output["name"]: values[output["value"]] for output in description[mode]["outputs"]}
 
 
-def _tensors_in(answer: Any) -> Dict[str, torch.Tensor]:
-    return {output_name(keys): value for keys, value in pytree.tree_flatten_with_path(answer)[0] if isinstance(value, torch.Tensor)}
-
-
 def _apart(got: Optional[torch.Tensor], expected: Optional[torch.Tensor]) -> float:
     """The largest difference, relative to the largest expected number, or _FAR."""
     if got is None or expected is None:
@@ -93,12 +89,6 @@ def _apart(got: Optional[torch.Tensor], expected: Optional[torch.Tensor]) -> flo
         return 0.0
     got, expected = (tensor.detach().double().nan_to_num() for tensor in (got, expected))
     return float((got - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
-
-
-def _go_back(outputs: Dict[str, torch.Tensor]) -> None:
-    """The backward pass of a sum in which every output has weights of its own."""
-    torch.autograd.backward([(y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype, device=y.device).view(y.shape)).sum()
-                             for y in outputs.values() if y.is_floating_point() and y.requires_grad])
 
 
 def _own_functions(outputs: Dict[str, torch.Tensor]) -> str:
@@ -114,66 +104,74 @@ def _own_functions(outputs: Dict[str, torch.Tensor]) -> str:
     return ", ".join(sorted(names))
 
 
+def _passed(call: Callable[[torch.Tensor], Any], images: torch.Tensor,
+            training: bool) -> Tuple[Dict[str, torch.Tensor], Optional[torch.Tensor]]:
+    """The outputs by their names, and the gradient of the images: training goes back from a sum in which every output has
+    weights of its own."""
+    x = images.clone().requires_grad_(training)
+    torch.manual_seed(5)
+    with torch.set_grad_enabled(training):
+        answer = pytree.tree_flatten_with_path(call(x.clone()))[0]  # which may change its images
+    outputs = {output_name(keys): y for keys, y in answer if isinstance(y, torch.Tensor)}
+    if training:
+        torch.autograd.backward([(y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype, device=y.device).view(y.shape)).sum()
+                                 for y in outputs.values() if y.is_floating_point() and y.requires_grad])
+    return outputs, x.grad
+
+
 def _compared(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[str, torch.Tensor],
               images: torch.Tensor) -> Dict[str, Any]:
     """How far the graphs are from the model at these images, or, by mode, why the model itself refuses them. Raises _Differs
     where it is more than rounding."""
     found: Dict[str, Any] = {"shape": list(images.shape)}
-    bound = _BOUNDS.get(images.dtype, 1e-2)
     for mode in MODES:
         training = mode == "train"
         own = copy.deepcopy(model) if training else copy.deepcopy(model).eval()
         copies = {entry["name"]: tensors[entry["name"]].clone().requires_grad_(training and entry.get("trained", False))
                   for entry in description["tensors"]}
-        x, again = (images.clone().requires_grad_(training) for _ in range(2))
-        with torch.set_grad_enabled(training):
-            try:
-                torch.manual_seed(5)
-                expected = _tensors_in(own(x.clone()))  # which the model may change
-            except Exception as error:  # the model's own, of any type
-                found[mode] = {"refused": first_line(error)}
-                continue
-            try:
-                torch.manual_seed(5)
-                got = run(description, mode, copies, again.clone())
-            except Exception as error:
-                raise _Differs(f"the graph fails in mode {mode}: {first_line(error)}") from error
+        try:
+            expected, of_images = _passed(own, images, training)
+        except Exception as error:  # the model's own, of any type
+            found[mode] = {"refused": first_line(error)}
+            continue
+        try:
+            got, again = _passed(lambda x: run(description, mode, copies, x), images, training)  # noqa: B023
+        except Exception as error:
+            raise _Differs(f"the graph fails in mode {mode}: {first_line(error)}") from error
         for output in description[mode]["outputs"]:
             output.setdefault("shape", list(expected[output["name"]].shape) if output["name"] in expected else [])
-        outputs = max((_apart(got.get(name), y) for name, y in expected.items()), default=_FAR)
-        found[mode] = {"outputs": outputs}
-        if outputs > bound:
-            raise _Differs(f"its outputs differ from the model's by {outputs:.2g} in mode {mode}")
+        apart = {"outputs": {name: _apart(got.get(name), y) for name, y in expected.items()} or {"": _FAR}}
+        if training:
+            apart["gradients"] = {"the images": _apart(again, of_images),
+                                  **{name: _apart(copies[name].grad, p.grad) for name, p in own.named_parameters()}}
+            apart["statistics"] = {name: _apart(copies[name], b) for name, b in own.named_buffers() if not name.endswith(COUNTER)}
+        found[mode] = {what: max(each.values(), default=0.0) for what, each in apart.items()}
+        for what, each in apart.items():
+            far = [name for name, difference in each.items() if difference > _BOUNDS.get(images.dtype, 1e-2)]
+            if far:  # of gradients the last one in the model's order is nearest to what is at fault
+                functions = _own_functions(expected)
+                raise _Differs({
+                    "outputs": f"its outputs differ from the model's by {found[mode]['outputs']:.2g} in mode {mode}",
+                    "gradients": f"the gradient of {far[-1]} differs from the model's" + (functions and (
+                        f": torch.export loses the backward of an autograd.Function, here of {functions} behind it; write it with "
+                        "operators of PyTorch (a straight-through step is x + (f(x) - x).detach(), checkpoint has "
+                        "use_reentrant=False)")),
+                    "statistics": f"{far[0]} after a step differs from the model's; checkpointing updates running statistics "
+                                  "twice: export without it (bnlab can recompute)"}[what])
         if not training:
             continue
-        functions = _own_functions(expected)
-        _go_back(expected)
-        _go_back(got)
-        gradients = {"the images": _apart(again.grad, x.grad),
-                     **{name: _apart(copies[name].grad, p.grad) for name, p in own.named_parameters()}}
-        far = [name for name, apart in gradients.items() if apart > bound]
         for entry in description["tensors"]:  # what the outputs do not depend on is not trained
             if entry.get("trained") and own.get_parameter(entry["name"]).grad is None:
                 entry["trained"] = False
-        if far:  # the last one in the model's order is nearest to what is at fault
-            raise _Differs(f"the gradient of {far[-1]} differs from the model's" + (
-                f": torch.export loses the backward of an autograd.Function, here of {functions} behind it; write it with "
-                "operators of PyTorch (a straight-through step is x + (f(x) - x).detach(), checkpoint has use_reentrant=False)"
-                if functions else ""))
-        statistics = {name: _apart(copies[name], buffer) for name, buffer in own.named_buffers() if not name.endswith(COUNTER)}
-        found[mode].update(gradients=max(gradients.values()), statistics=max(statistics.values(), default=0.0))
-        if found[mode]["statistics"] > bound:
-            raise _Differs(f"{max(statistics, key=statistics.get)} after a step differs from the model's; checkpointing updates "
-                           "running statistics twice: export without it (bnlab can recompute)")
         of_sites = [f"{site['name']}.{which}" for site in description["sites"] for which in ("running_mean", "running_var")]
-        for name in statistics:
+        for name in apart["statistics"]:
             if name not in of_sites and not torch.equal(copies[name], tensors[name]):
                 raise ExportError(f"{name} is changed by forward(), and every GPU would hold another one; leave the update out")
     return found
 
 
 def verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[str, torch.Tensor], example: torch.Tensor,
-            free: bool) -> None:
+           free: bool) -> None:
     """Compares at the example and at one image, where the graphs have to be right, and at two more sizes. These say which
     others are allowed: all of them, those that differ from the example's by multiples of 32, or none."""
     verified = description["verified"] = []
@@ -202,5 +200,3 @@ def verify(model: torch.nn.Module, description: Dict[str, Any], tensors: Dict[st
         except _Differs as differs:
             why = f"at {size} {differs}"
     description.update(size_step=step, fixed_size=why)
-
-
