@@ -388,8 +388,21 @@ class WhatIsRefused(Exports):
         self.refused(Small(track_running_stats=False), "norm", "track_running_stats=True")
         self.refused(Small(momentum=None), "norm", "momentum None")
 
+    def test_norm_that_shares_its_weight_with_another(self):
+        class Shares(Small):
+            def __init__(self):
+                super().__init__()
+                self.second = nn.BatchNorm2d(4)
+                self.second.weight = self.norm.weight
+
+            def between(self, y):
+                return self.second(y)
+
+        self.refused(Shares(), "second: a batch norm must hold", "which no other norm shares")
+
     def test_eps_and_momentum_that_no_norm_can_have(self):
-        for numbers in ({"eps": -1e-5}, {"eps": float("nan")}, {"momentum": 1.5}, {"momentum": -0.1}):
+        self.refused(Small(eps=-1e-5), "norm", "eps")  # by PyTorch itself
+        for numbers in ({"eps": float("nan")}, {"momentum": 1.5}, {"momentum": -0.1}):
             self.refused(Small(**numbers), "norm: expected an eps and a momentum from 0 to 1", str(next(iter(numbers.values()))))
 
     def test_branch_on_values(self):

@@ -206,8 +206,8 @@ class _Writer:
         """The number of the site that a batch norm is; None for one that training does not normalise by the batch."""
         if args["running_mean"] is None and not self.follows(node.args[0].meta["val"].shape[0]):
             return None  # it standardises a weight
-        held = [args[key]["v"] for key in ("running_mean", "running_var", "weight", "bias") if args[key] is not None]
-        entries = [self.tensors[value] for value in held if value < self.images]
+        held = {key: args[key]["v"] for key in ("running_mean", "running_var", "weight", "bias") if args[key] is not None}
+        entries = [self.tensors[value] for value in held.values() if value < self.images]
         name = entries[0]["name"].rpartition(".")[0] if entries else ""
         known = next((number for number, site in enumerate(self.sites) if site["name"] == name), None)
         if known is not None or self.mode != "train" or not args["training"]:
@@ -216,9 +216,10 @@ class _Writer:
         if not all(isinstance(number, (int, float)) and 0 <= number <= 1 for number in numbers.values()):
             raise ExportError(f"{_where(node)}: expected an eps and a momentum from 0 to 1, got {numbers}")
         trained = {entry.get("trained", False) for entry in entries[2:]}
-        if args["running_mean"] is None or len(entries) != len(held) or len(held) == 3 or len(trained) > 1:
+        its_own = [entry["name"] for entry in entries] == [f"{name}.{key}" for key in held]
+        if args["running_mean"] is None or not its_own or len(held) == 3 or len(trained) > 1:
             raise ExportError(f"{_where(node)}: a batch norm must hold running statistics (track_running_stats=True), and a weight "
-                              "and a bias, both trained or both frozen, or neither")
+                              "and a bias, both trained or both frozen, or neither, which no other norm shares")
         self.sites.append({"name": name, "channels": entries[0]["shape"][0], **numbers, "affine": len(held) == 4,
                            "trained": trained == {True}})
         return len(self.sites) - 1
