@@ -65,7 +65,9 @@ auto of_folder(const std::string& folder, Make make) {
     throw;
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const Error*>(&error);
-    throw Error(own == nullptr ? Error::Kind::data : own->kind(), folder + ": " + reason_of(error));
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    throw Error(own == nullptr ? Error::Kind::data : own->kind(),
+                folder + ": " + (memory ? "its sizes need more memory than there is" : reason_of(error)));
   }
 }
 
