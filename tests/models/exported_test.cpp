@@ -238,8 +238,6 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
        [](F& f) { f.graph["example"][2] = 2147483648; }},
       {"train, node 0 (\"aten::conv2d\"): got 1000000000000, more than 1000000000",
        [](F& f) { f.nodes_of("train")[0]["args"][4][0] = 1000000000000; }},
-      {"need more memory than there is",
-       [](F& f) { f.nodes_of("train")[0]["args"][4] = {1000000000, 1000000000}; }},
       {"example: expected 4 numbers", [](F& f) { f.graph["example"].push_back(1); }},
       {"sites[1].channels: expected a number from 1 to 1000000, got 1000000000000",
        [](F& f) { f.graph["sites"][1]["channels"] = 1000000000000; }},
@@ -267,6 +265,18 @@ TEST(Exported, RefusesBadFoldersWithOneMessageEach) {
       EXPECT_NE(std::string(error.what()).find(fault.word), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find(folder.path().string()), std::string::npos) << error.what();
     }
+  }
+}
+
+TEST(Exported, SizesWithoutMemoryForThemAreSaid) {
+  ExportedFolder folder;
+  folder.nodes_of("train")[0]["args"][4] = {1000000000, 1000000000};  // the padding
+  try {
+    OneRankNetwork built(folder.model(), 5, "per_tower", {}, at::kFloat);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              folder.path().string() + ": its sizes need more memory than there is");
   }
 }
 

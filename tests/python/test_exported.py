@@ -122,12 +122,14 @@ class ThreeSteps(unittest.TestCase):
             peer = Peer(name, {"name": "exported", "file": str(exported)}, None, classes=shape[1], size=(size, size),
                         strategy="per_tower")
             optimizers = [torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9) for model in (theirs, ours)]
-            for _ in range(3):
+            for step in range(3):
+                of_step = Path(folder) / str(step)  # for its weights
+                of_step.mkdir()
                 inputs = {"images": torch.randn(4, 3, size, size, dtype=torch.float64)}
                 for optimizer in optimizers:
                     optimizer.zero_grad()
                 expected_answer(theirs, inputs, training=True)
-                found, _ = bnlab_answer(peer, state_of(ours.state_dict()), inputs, True, folder)
+                found, _ = bnlab_answer(peer, state_of(ours.state_dict()), inputs, True, of_step)
                 with torch.no_grad():
                     for key, parameter in ours.named_parameters():
                         parameter.grad = found["grad/" + key]

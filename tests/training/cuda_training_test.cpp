@@ -69,10 +69,8 @@ TEST_P(CudaTraining, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
 TEST_F(CudaTrainingOfOptions, ANetworkOfPyTorchIsReplayed) {
   const ExportedFolder folder;
   const Json task = {{"name", "shapes"}, {"size", {12, 16}}, {"train", 24}, {"test", 11}};
-  const std::vector<Json> options = {Json::object(),
-                                     {{"memory_format", "channels_last"}},
-                                     {{"precision", "bfloat16"}},
-                                     {{"recompute", "blocks"}}};
+  const std::vector<Json> options = {
+      Json::object(), {{"memory_format", "channels_last"}}, {{"precision", "bfloat16"}}};
   for (const Json& option : options) {
     SCOPED_TRACE(option.dump());
     Json keys = {
