@@ -275,8 +275,11 @@ TEST(Exported, SizesWithoutMemoryForThemAreSaid) {
     OneRankNetwork built(folder.model(), 5, "per_tower", {}, at::kFloat);
     ADD_FAILURE() << "not refused";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              folder.path().string() + ": its sizes need more memory than there is");
+    const std::string what = error.what();  // the allocator's words, where it is the one that refuses
+    EXPECT_TRUE(what.starts_with(folder.path().string() + ": ")) << what;
+    EXPECT_TRUE(what.ends_with("its sizes need more memory than there is") ||
+                what.find("you tried to allocate") != std::string::npos)
+        << what;
   }
 }
 
