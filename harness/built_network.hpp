@@ -21,6 +21,7 @@ class BuiltNetwork {
     ListingMaker layers(*strategy_);
     network_ = build(layers);
     sites_ = layers.sites;
+    if (network_->brings_statistics()) start_statistics();
   }
 
   // The outputs for this rank's samples. Called by every rank, in the same order.

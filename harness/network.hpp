@@ -5,7 +5,9 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,11 @@ struct NormSite {
   std::string name;
   int64_t channels = 0;
   Activation activation = Activation::none;  // follows the norm (and the residual); always applied here
+  // Of a network that brings its norms along: what its own batch norm has here. Strategies of that family
+  // take these numbers instead of their options'; without affine no strategy has a weight and a bias here.
+  std::optional<double> eps = {};
+  std::optional<double> momentum = {};
+  bool affine = true;
 };
 
 // What the variance of a convolution's initial weights is 2 divided by (He et al. 2015): the inputs of an
@@ -37,6 +44,16 @@ struct ConvSite {
   bool norm_follows = true;  // false: the convolution has a bias whatever the strategy
   bool bias = false;         // true: it has one even where a norm follows, as the published network has
   Fan fan = Fan::in;
+  // Of a network that brings its convolutions along: the weight that this one starts from, and how it is
+  // computed from x, a weight and a bias (or none), whatever its groups and its shape are.
+  at::Tensor weight = {};
+  std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias)> compute =
+      {};
+
+  at::Tensor convolved(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) const {
+    return compute ? compute(x, w, b) : at::conv2d(x, w, b, stride, padding, dilation);
+  }
+  bool has_bias() const { return bias || (!norm_follows && !compute); }
 };
 
 // One layer at a site: y = activation(norm(x) + residual), or a convolution (which takes no residual).
@@ -82,6 +99,15 @@ class Network : public torch::nn::Module {
   // Where a parameter or buffer belongs: to the backbone, if the network is built on one; to the head, whose
   // shapes depend on the classes; or to the features between them. Here by the beginning of its name.
   virtual Part part_of(const std::string& name) const;
+
+  // Whether the optimizer may change this parameter, as far as the network goes.
+  virtual bool trainable(const std::string& /*parameter*/) const { return true; }
+  // Whether its sites' buffers hold running statistics from which those of a run go on.
+  virtual bool brings_statistics() const { return false; }
+  // Why no training step can be replayed as a CUDA graph; "" where they can.
+  virtual std::string why_not_replayed() const { return ""; }
+  // What a record must say of it.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 }  // namespace bnlab

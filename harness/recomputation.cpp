@@ -1,12 +1,13 @@
 #include "harness/recomputation.hpp"
 
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/types.h>
 
 #include <memory>
 #include <utility>
+
+#include "harness/autocast.hpp"
 
 namespace bnlab {
 namespace {
@@ -16,43 +17,6 @@ class Block;
 // The block whose forward pass this thread is in.
 thread_local Block* current = nullptr;
 
-// Autocast on a device as it was when the object was made.
-class AutocastState {
- public:
-  explicit AutocastState(at::DeviceType device)
-      : device_(device),
-        enabled_(at::autocast::is_autocast_enabled(device)),
-        dtype_(at::autocast::get_autocast_dtype(device)) {}
-
-  void set() const {
-    at::autocast::set_autocast_enabled(device_, enabled_);
-    at::autocast::set_autocast_dtype(device_, dtype_);
-  }
-  at::DeviceType device() const { return device_; }
-
- private:
-  at::DeviceType device_;
-  bool enabled_;
-  at::ScalarType dtype_;
-};
-
-class WithAutocast {
- public:
-  explicit WithAutocast(const AutocastState& wanted) : before_(wanted.device()) {
-    wanted.set();
-    at::autocast::increment_nesting();
-  }
-  ~WithAutocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    before_.set();
-  }
-  WithAutocast(const WithAutocast&) = delete;
-  WithAutocast& operator=(const WithAutocast&) = delete;
-
- private:
-  AutocastState before_;
-};
-
 // A block from its forward pass to the end of its backward pass. The nodes of the graph own it, each through
 // the tensors that it has saved.
 class Block : public std::enable_shared_from_this<Block> {
@@ -60,7 +24,7 @@ class Block : public std::enable_shared_from_this<Block> {
   Block(const std::vector<at::Tensor>& inputs, const Pass& pass, BlockForward forward)
       : pass_(pass),
         forward_(std::move(forward)),
-        autocast_(inputs.front().device().type()),
+        autocast_(AutocastState::now(inputs.front().device().type())),
         kept_(pass.details.recompute) {
     pass_.details.kept = &kept_;
     for (const at::Tensor& input : inputs)

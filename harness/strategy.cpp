@@ -11,24 +11,24 @@ namespace {
 
 class Convolution : public Layer {
  public:
-  Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
-      : stride_(site.stride), padding_(site.padding), dilation_(site.dilation) {
+  Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options) : site_(site) {
     weight_ = register_parameter("weight", initial_weights(site, seed).to(options));
-    if (!site.norm_follows || site.bias) bias_ = register_parameter("bias", at::zeros({site.out}, options));
+    if (site.has_bias()) bias_ = register_parameter("bias", at::zeros({site.out}, options));
   }
 
   at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
-    return at::conv2d(x, weight_, bias_, stride_, padding_, dilation_);
+    return site_.convolved(x, weight_, bias_);
   }
 
  private:
+  ConvSite site_;
   at::Tensor weight_, bias_;
-  int64_t stride_, padding_, dilation_;
 };
 
 }  // namespace
 
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed) {
+  if (site.weight.defined()) return site.weight.to(at::kCPU, at::kDouble);
   at::Tensor weight = at::empty({site.out, site.in, site.kernel, site.kernel}, at::kDouble);
   Stream stream(seed, "weights/" + site.name);
   const int64_t fan = (site.fan == Fan::in ? site.in : site.out) * site.kernel * site.kernel;

@@ -118,7 +118,7 @@ class DynamicTanh : public Strategy {
 
   std::shared_ptr<Layer> norm(const NormSite& site) override {
     return std::make_shared<Squash>(
-        site, options_.alpha, options_.affine,
+        site, options_.alpha, options_.affine && site.affine,
         at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
   }
 

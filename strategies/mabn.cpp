@@ -70,7 +70,9 @@ class Mabn : public Strategy {
                                          .warmup_steps = options_.warmup_steps,
                                          .renorm_from_step = options_.renorm_from_step,
                                          .r_max = options_.r_max};
-    auto layer = std::make_shared<MovingNorm>(site, rules_, options, options_.window, context_);
+    const NormSite without_numbers{.name = site.name, .affine = site.affine};  // mabn has its own momentum
+    auto layer = std::make_shared<MovingNorm>(site, rules_at(without_numbers, rules_), options,
+                                              options_.window, context_);
     statistics_.add(layer->statistics(), layer->state());
     return layer;
   }

@@ -1,11 +1,13 @@
 // bnlab explain: one strategy, model, task, optimizer or loss; for a strategy also what a training step of it
 // exchanges, counted on a model, and how many kernels a norm site takes on a GPU.
+#include <filesystem>
 #include <iostream>
 #include <regex>
 #include <tuple>
 #include <variant>
 
 #include "harness/cli/about.hpp"
+#include "harness/cli/network_screen.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/other_names.hpp"
@@ -13,6 +15,7 @@
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -84,12 +87,20 @@ Json cost_json(const StepCost& cost) {
           {"notes", cost.notes}};
 }
 
+// A folder that bnlab.export wrote stands for the network in it.
+std::string named_model(const std::string& text) {
+  const bool exported =
+      find_registered("model", text) == nullptr && std::filesystem::exists(text + "/graph.json");
+  return exported ? Json{{"name", "exported"}, {"file", text}}.dump() : text;
+}
+
 // What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its
 // message.
 std::variant<StepCost, std::string> count(const ExplainRequest& request, const Json& strategy) {
   StepCase step = request.step;
   step.strategy = strategy;
-  step.model = resolved_component("explain", "model", request.model);
+  step.model = resolved_component("explain", "model", named_model(request.model));
+  if (const int64_t own = facts_of<ModelFacts>(step.model).classes(step.model); own > 0) step.classes = own;
   std::tie(step.height, step.width) = read_size(request.size);
   try {
     return count_step(step);
@@ -118,6 +129,12 @@ int explain(const ExplainRequest& request) {
   json["family"] = family;
   std::string text = about_text(about, given.is_object() ? given : Json::object());
   if (family == kStrategy) {
+    const auto [height, width] = read_size(request.size);
+    const NetworkScreen screen =
+        network_screen(resolved_component("explain", "model", named_model(request.model)), {height, width},
+                       request.step.batch_per_tower);
+    if (!screen.json.is_null()) json["network"] = screen.json;
+    if (!request.json) std::cout << screen.text << std::flush;  // the whole network takes longer to count
     const auto counted = count(request, chosen);
     const auto* cost = std::get_if<StepCost>(&counted);
     json["chosen"] = chosen;
@@ -145,7 +162,9 @@ void add_explain(Program& program) {
   };
   command.add_option("NAME", request.component, "What a spec can name, or a JSON object with parameters too")
       ->required();
-  command.add_option("--model", request.model, "Model whose training step is counted")
+  command
+      .add_option("--model", request.model,
+                  "Model whose training step is counted: a name, or a folder of bnlab.export")
       ->type_name("NAME")
       ->capture_default_str();
   add_count("--towers", request.step.towers, "Units of batch-norm statistics");

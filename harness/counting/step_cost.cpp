@@ -139,53 +139,106 @@ SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const T
 
 constexpr int64_t kSteps = 1000;  // of the run that the two steps begin, for schedules given as fractions
 
+// Norm sites side by side: each is given two values per channel of an image, and all are added.
+class SitesAlone : public Network {
+ public:
+  SitesAlone(LayerMaker& layers, const std::vector<SiteValues>& sites) {
+    for (const SiteValues& site : sites) {
+      channels_.push_back(site.channels);
+      layers_.push_back(
+          register_module(std::to_string(layers_.size()), layers.norm({site.name, site.channels})));
+    }
+  }
+  Maps features(at::Tensor images, const Pass& pass) override {
+    at::Tensor sum = at::zeros({images.size(0), 1});
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const int64_t rows = images.size(0), channels = channels_[i];
+      const at::Tensor x = at::arange(rows * channels * 2, at::kFloat).sin().view({rows, channels, 1, 2});
+      sum = sum + layers_[i]->forward(x.requires_grad_(), {}, pass).mean({1, 2, 3}).unsqueeze(1);
+    }
+    return {sum};
+  }
+  Outputs head(const Maps& features, const Pass&) override { return {features[0]}; }
+
+ private:
+  std::vector<int64_t> channels_;
+  std::vector<std::shared_ptr<Layer>> layers_;
+};
+
+Towers towers_of(const StepCase& step_case) {
+  return Towers(std::vector<int64_t>(static_cast<size_t>(step_case.towers), step_case.batch_per_tower),
+                step_case.ranks, 0);
+}
+
+// A rank's step, and what it is made on.
+struct Counted {
+  Counted(const StepCase& step_case, const BuiltNetwork::Build& build)
+      : towers(towers_of(step_case)),
+        communicator(step_case.ranks, ledger),
+        context{.statistics = communicator,
+                .host = communicator,
+                .steps = kSteps,
+                .samples_per_tower = towers.all_samples()},
+        built(step_case.strategy, context, build) {}
+
+  StepCost count(const StepCase& step_case) {
+    StepCost cost;
+    cost.notes = built.strategy().notes();
+    cost.norm_sites = static_cast<int64_t>(built.sites().size());
+    const int64_t values = towers.local_samples() * 3 * step_case.height * step_case.width;
+    Batch batch{
+        at::arange(values, at::kFloat).sin().view({-1, 3, step_case.height, step_case.width}), {}, towers};
+    ledger.keep_list(true);
+    for (int64_t i = 0; i < 2 * step_case.accumulate; ++i) {
+      const int64_t step = i / step_case.accumulate;
+      batch.index = static_cast<uint64_t>(step);
+      batch.micro_batch = {.index = i % step_case.accumulate, .count = step_case.accumulate};
+      if (batch.micro_batch.is_first())
+        ledger.clear();  // what only a first step does is not the price of a step
+      const Outputs outputs = built.forward(batch, {step, kSteps}, Mode::train);
+      at::Tensor loss = outputs.logits.square().mean();
+      if (outputs.auxiliary.defined()) loss = loss + outputs.auxiliary.square().mean();
+      loss.backward();
+    }
+    for (size_t p = 0; p < kPurposeNames.size(); ++p) {
+      const Traffic& traffic = ledger.of(static_cast<Purpose>(p));
+      if (traffic.collectives > 0)
+        cost.exchanges.push_back({kPurposeNames[p], traffic.collectives, traffic.bytes});
+    }
+    for (const Collective& each : ledger.list())
+      cost.calls.push_back({each.op, kPurposeNames[static_cast<size_t>(each.purpose)], each.bytes});
+    return cost;
+  }
+
+  Towers towers;
+  Ledger ledger;
+  CountingCommunicator communicator;
+  Strategy::Context context;
+  BuiltNetwork built;
+};
+
 }  // namespace
 
 StepCost count_step(const StepCase& step_case) {
-  const Towers towers(std::vector<int64_t>(static_cast<size_t>(step_case.towers), step_case.batch_per_tower),
-                      step_case.ranks, 0);
-  Ledger ledger;
-  CountingCommunicator communicator(step_case.ranks, ledger);
-  const Strategy::Context context{.statistics = communicator,
-                                  .host = communicator,
-                                  .steps = kSteps,
-                                  .samples_per_tower = towers.all_samples()};
-  BuiltNetwork built(
-      step_case.strategy, context,
+  Counted counted(
+      step_case,
       builder_of(step_case.model, {.image_sizes = {{step_case.height, step_case.width}}}, step_case.classes));
-
-  StepCost cost;
-  cost.notes = built.strategy().notes();
-  cost.norm_sites = static_cast<int64_t>(built.sites().size());
-  for (const at::Tensor& parameter : built.network().parameters())
+  StepCost cost = counted.count(step_case);
+  for (const at::Tensor& parameter : counted.built.network().parameters())
     cost.gradient_bytes += static_cast<int64_t>(parameter.nbytes());
-  const int64_t values = towers.local_samples() * 3 * step_case.height * step_case.width;
-  Batch batch{
-      at::arange(values, at::kFloat).sin().view({-1, 3, step_case.height, step_case.width}), {}, towers};
-  for (int64_t i = 0; i < 2 * step_case.accumulate; ++i) {
-    const int64_t step = i / step_case.accumulate;
-    batch.index = static_cast<uint64_t>(step);
-    batch.micro_batch = {.index = i % step_case.accumulate, .count = step_case.accumulate};
-    if (batch.micro_batch.is_first())
-      ledger.clear();  // what only a first step does is not the price of a step
-    const Outputs outputs = built.forward(batch, {step, kSteps}, Mode::train);
-    at::Tensor loss = outputs.logits.square().mean();
-    if (outputs.auxiliary.defined()) loss = loss + outputs.auxiliary.square().mean();
-    loss.backward();
-  }
-  for (size_t p = 0; p < kPurposeNames.size(); ++p) {
-    const Traffic& traffic = ledger.of(static_cast<Purpose>(p));
-    if (traffic.collectives > 0)
-      cost.exchanges.push_back({kPurposeNames[p], traffic.collectives, traffic.bytes});
-  }
-  if (!built.sites().empty()) {
-    const auto untrained = Registered<Strategy>::create(step_case.strategy, context);
+  if (!counted.built.sites().empty()) {
+    const auto untrained = Registered<Strategy>::create(step_case.strategy, counted.context);
     const SiteKernels kernels =
-        count_site_kernels(*untrained, built.sites().front(), towers, step_case.accumulate);
+        count_site_kernels(*untrained, counted.built.sites().front(), counted.towers, step_case.accumulate);
     cost.forward_kernels = kernels.forward;
     cost.backward_kernels = kernels.backward;
   }
   return cost;
+}
+
+StepCost count_sites(const StepCase& step_case, const std::vector<SiteValues>& sites) {
+  Counted counted(step_case, [&](LayerMaker& layers) { return std::make_shared<SitesAlone>(layers, sites); });
+  return counted.count(step_case);
 }
 
 }  // namespace bnlab

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/counting/single_values.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -28,14 +29,25 @@ struct StepCost {
     int64_t collectives = 0;
     int64_t bytes = 0;  // that one rank hands over
   };
+  // One collective of a step.
+  struct Call {
+    std::string op, purpose;
+    int64_t bytes = 0;
+  };
   int64_t norm_sites = 0;
   int64_t forward_kernels = 0, backward_kernels = 0;  // of the model's first norm site, in a step's last pass
   std::vector<Exchange> exchanges;                    // of the strategy; a purpose without any is left out
+  std::vector<Call> calls;                            // the same, one by one
   int64_t gradient_bytes = 0;        // of all parameters, which meet once per step whatever the strategy
   std::vector<std::string> notes{};  // what the strategy says of how it ran
 };
 
 // Throws Error (refused) as the strategy, the model or the division of towers among ranks refuses.
 StepCost count_step(const StepCase& step_case);
+
+// What a step exchanges at norm sites alone, whose network is not asked: it takes no time, and does not
+// depend on the size of images, unless the strategy moves rows. step_case: without a model; kernels and
+// gradients are not counted.
+StepCost count_sites(const StepCase& step_case, const std::vector<SiteValues>& sites);
 
 }  // namespace bnlab

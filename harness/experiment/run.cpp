@@ -232,7 +232,9 @@ void check_select(const Json& run, Problems& problems) {
 std::vector<std::string> answering(Labelled labelled) {
   std::vector<std::string> names;
   for (const std::string& name : registered_names("model"))
-    if (facts_of<ModelFacts>({{"name", name}}).answers_for == labelled) names.push_back(name);
+    if (const auto& facts = facts_of<ModelFacts>({{"name", name}});
+        facts.answers_by_options || facts.answers_for == labelled)
+      names.push_back(name);
   return names;
 }
 
@@ -265,7 +267,7 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   }
   if (fine("task") && fine("model")) {
     const Labelled labelled = facts_of<TaskFacts>(run["task"]).labelled;
-    const Labelled answered = facts_of<ModelFacts>(run["model"]).answers_for;
+    const Labelled answered = facts_of<ModelFacts>(run["model"]).answers(run["model"]);
     if (labelled != answered) {
       problems.add("model", "expected a model that answers for " + name_of(labelled) + ", as the task " +
                                 shown(run["task"]["name"]) + " asks, got " + shown(run["model"]["name"]) +

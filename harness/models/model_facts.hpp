@@ -17,10 +17,20 @@ struct ModelFacts {
   std::string name;
   std::string summary = {};
   std::string source = {};
-  Labelled answers_for = Labelled::pixels;
+  Labelled answers_for = Labelled::pixels;  // where the options do not say it
 
   // Channels of each kind of norm site.
   FactOfOptions<Channels> norm_channels = [](const Json&) { return Channels(); };
+  // That a network which is there already answers for; 0 where the task decides.
+  FactOfOptions<int64_t> classes = [](const Json&) { return int64_t{0}; };
+  // The folder that it is read from; "": none.
+  FactOfOptions<std::string> folder = [](const Json&) { return std::string(); };
+  // Whether it starts from weights that it brings along, such as trained ones.
+  FactOfOptions<bool> brings_weights = [](const Json&) { return false; };
+  FactOfOptions<Labelled> answers_by_options = {};  // none: answers_for
+  Labelled answers(const Json& model) const {
+    return answers_by_options ? answers_by_options(model) : answers_for;
+  }
   // What heights and widths of images must be multiples of.
   FactOfOptions<int64_t> image_multiple = [](const Json&) { return int64_t{1}; };
 
@@ -30,6 +40,12 @@ struct ModelFacts {
       norm_channels = asked<Options>(&Options::norm_channels);
     if constexpr (requires { &Options::image_multiple; })
       image_multiple = asked<Options>(&Options::image_multiple);
+    if constexpr (requires { &Options::classes; }) classes = asked<Options>(&Options::classes);
+    if constexpr (requires { &Options::folder; }) folder = asked<Options>(&Options::folder);
+    if constexpr (requires { &Options::brings_weights; })
+      brings_weights = asked<Options>(&Options::brings_weights);
+    if constexpr (requires { &Options::answers_for; })
+      answers_by_options = asked<Options>(&Options::answers_for);
   }
 };
 

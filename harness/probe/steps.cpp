@@ -250,7 +250,9 @@ Count counted_on_small_images(const RunSpec& run, int ranks, const std::string& 
   };
   const bool grows = operations || of_a_site(2) != of_a_site(4);
   const auto smaller = task_of_size(run.task, small), larger = task_of_size(run.task, large);
-  if (!smaller || !larger || area(sizes.front()) <= area(large) ||
+  const bool of_any_size =
+      facts_of<ModelFacts>(run.model).folder(run.model).empty();  // none that was exported
+  if (!of_any_size || !smaller || !larger || area(sizes.front()) <= area(large) ||
       (grows && (sizes.front()[0] % side != 0 || sizes.front()[1] % side != 0)))
     return counted(run, ranks, data_dir, operations);
   const auto count = [&](const Json& task) {

@@ -14,6 +14,7 @@
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/weights_file.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/task_facts.hpp"
 
@@ -51,9 +52,18 @@ std::string gigabytes(uint64_t bytes) {
   return text;
 }
 
+// The folder that the model of a spec is read from; "" for none, and where a record's model is not known
+// here.
+std::string folder_of_model(const Json& model) {
+  const std::string name = model.is_object() ? model.value("name", "") : "";
+  return find_registered("model", name) == nullptr ? "" : facts_of<ModelFacts>(model).folder(model);
+}
+
 // What decides which files a run reads.
 Json files_asked_for(const Json& spec) {
   Json asked = {{"task", spec.value("task", Json())}, {"init_from", spec.value("init_from", Json())}};
+  if (const std::string folder = folder_of_model(spec.value("model", Json())); !folder.empty())
+    asked["model"] = folder;
   if (asked["init_from"].is_object() && asked["init_from"].contains("file")) {
     Json& file = asked["init_from"]["file"];
     file = with_seed(file.get<std::string>(), spec.value("seed", uint64_t{0}));
@@ -63,7 +73,8 @@ Json files_asked_for(const Json& spec) {
 
 bool reads_the_same(const Json& entry, const Json& asked) {
   return entry.is_object() && entry.value("task", Json()) == asked["task"] &&
-         entry.value("init_from", Json()) == asked["init_from"];
+         entry.value("init_from", Json()) == asked["init_from"] &&
+         entry.value("model", Json()) == asked.value("model", Json());
 }
 
 }  // namespace
@@ -168,6 +179,19 @@ Json Inputs::of(const RunSpec& run) {
   if (reads_files(run.task)) {
     inputs["data"] = once(run.task.dump(), [&] {
       return fingerprint(folder_of_files(run.task, data_dir_), files_of_task(run.task, data_dir_));
+    });
+  }
+  if (const std::string folder = folder_of_model(run.model); !folder.empty()) {
+    inputs["model"] = once("model " + folder, [&] {
+      std::vector<std::string> files;
+      std::error_code missing;  // then the graph is said to be
+      for (const auto& entry : fs::directory_iterator(folder, missing))
+        if (entry.path().filename() == "graph.json" || entry.path().extension() == ".safetensors")
+          files.push_back(entry.path().string());
+      if (files.empty())
+        throw Error(Error::Kind::data,
+                    "model.file: expected a folder that bnlab.export wrote, got " + folder);
+      return fingerprint(folder, files);
     });
   }
   if (run.init_from) {

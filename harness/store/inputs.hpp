@@ -23,8 +23,8 @@ class Inputs {
   // `say` is told before much is read.
   Inputs(std::filesystem::path results, std::string data_dir, std::function<void(const std::string&)> say);
 
-  // {"data": {"files", "bytes", "fingerprint"}, "weights": the same}, without a part that the run does not
-  // read. Throws Error (usage, data, spec) where something is missing or cannot be read.
+  // {"data": {"files", "bytes", "fingerprint"}, "model" and "weights": the same}, without a part that the
+  // run does not read. Throws Error (usage, data, spec) where something is missing or cannot be read.
   Json of(const RunSpec& run);
   // Keeps the hashes that were computed; a folder that cannot be written is no error.
   void keep() const;

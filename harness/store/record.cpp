@@ -171,8 +171,9 @@ std::string Record::why_other_numerics() const {
 }
 
 void Record::compare_inputs(const Json& today) {
-  for (const auto& [part, words] :
-       {std::pair("data", "the data have"), {"weights", "the weights of init_from have"}}) {
+  for (const auto& [part, words] : {std::pair("data", "the data have"),
+                                    {"model", "the exported model has"},
+                                    {"weights", "the weights of init_from have"}}) {
     const Json& then = at("inputs." + std::string(part));
     const Json& now = value_at(today, part);
     if (then.is_object() && now.is_object() &&

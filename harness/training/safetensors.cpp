@@ -8,6 +8,7 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/weights_file.hpp"
+#include "harness/models/exported_graph.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -266,6 +267,12 @@ int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor
   const std::string bytes = safetensors_bytes(tensors);
   write_atomically(file, bytes);
   return static_cast<int64_t>(bytes.size());
+}
+
+std::map<std::string, at::Tensor> tensors_of_file(const std::string& file) {
+  std::map<std::string, at::Tensor> tensors;
+  for (NamedTensor& each : read_safetensors(file)) tensors[each.name] = std::move(each.tensor);
+  return tensors;
 }
 
 }  // namespace bnlab

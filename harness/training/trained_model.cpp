@@ -17,7 +17,8 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
           .dtype = parameter_type(spec.precision),
           .device = world.device(),
           .steps = data.steps(),
-          .fresh_weights = !spec.init_from.has_value(),
+          .fresh_weights =
+              !spec.init_from.has_value() && !facts_of<ModelFacts>(spec.model).brings_weights(spec.model),
           .replicas = spec.average_weights_every > 0,
           .shadows = shadows,
           .samples_per_tower = data.towers_of_pass().all_samples()};
@@ -72,6 +73,7 @@ void TrainedModel::describe(State& state) {
 
 std::vector<std::string> TrainedModel::notes() const {
   std::vector<std::string> notes = built_.strategy().notes();
+  for (const std::string& note : network().notes()) notes.push_back(note);
   if (!loaded_.empty()) notes.push_back(loaded_);
   return notes;
 }
@@ -81,7 +83,7 @@ bool TrainedModel::repeats(int64_t step) const {
 }
 
 bool TrainedModel::trainable(const std::string& parameter, int64_t step) const {
-  return built_.strategy().trainable(parameter, {step, steps_});
+  return network().trainable(parameter) && built_.strategy().trainable(parameter, {step, steps_});
 }
 
 }  // namespace bnlab

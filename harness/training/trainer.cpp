@@ -158,6 +158,7 @@ bool Trainer::evaluates(int64_t steps_done) const {
 }
 
 std::string Trainer::why_none_is_replayed() const {
+  if (const std::string why = model_.network().why_not_replayed(); !why.empty()) return why;
   if (spec_.precision == Precision::float16)
     return "the host looks whether the gradients of every step are finite, since its loss is scaled";
   const auto repeats = [this](int64_t step) { return model_.repeats(step); };

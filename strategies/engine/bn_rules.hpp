@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/components/options.hpp"
+#include "harness/network.hpp"
 #include "harness/pass.hpp"
 #include "strategies/kernels/kernels.hpp"
 
@@ -74,6 +76,17 @@ struct Rules {
   bool exchanges_forward() const { return pools() || remember == Remember::pooled || renorm.has_value(); }
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
 };
+
+// The rules at a site, whose network may bring numbers along.
+inline std::shared_ptr<const Rules> rules_at(const NormSite& site,
+                                             const std::shared_ptr<const Rules>& rules) {
+  if (!site.eps && !site.momentum && site.affine) return rules;
+  Rules own = *rules;
+  own.eps = site.eps.value_or(own.eps);
+  if (site.momentum) own.momentum = site.momentum;
+  own.affine = own.affine && site.affine;
+  return std::make_shared<const Rules>(std::move(own));
+}
 
 // The rows of a batch that are normalised together where nothing is pooled: the towers, or the virtual
 // batches inside them. They follow from sizes alone, so that every rank knows those of all ranks.

@@ -28,7 +28,7 @@ class BnStrategy : public Strategy {
  protected:
   template <class L>
   std::shared_ptr<L> added(const NormSite& site) {
-    auto layer = std::make_shared<L>(site, rules_, context_);
+    auto layer = std::make_shared<L>(site, rules_at(site, rules_), context_);
     statistics_.add(layer->statistics());
     return layer;
   }

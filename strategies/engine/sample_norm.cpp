@@ -91,7 +91,7 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
 }
 
 std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {
-  const SampleNormRules rules{name_, groups(site), shared_.eps, shared_.affine};
+  const SampleNormRules rules{name_, groups(site), shared_.eps, shared_.affine && site.affine};
   return std::make_shared<SampleNorm>(
       site, rules, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
 }

@@ -34,8 +34,7 @@ at::Tensor StandardisedConvolution::forward(at::Tensor x, at::Tensor, const Pass
                                           : standardised(v_.permute({0, 2, 3, 1}).flatten(1))
                                                 .view({v_.size(0), v_.size(2), v_.size(3), v_.size(1)})
                                                 .permute({0, 3, 1, 2});
-  return at::conv2d(x, w.to(x.scalar_type()), bias_.defined() ? bias_.to(x.scalar_type()) : bias_,
-                    site_.stride, site_.padding, site_.dilation);
+  return site_.convolved(x, w.to(x.scalar_type()), bias_.defined() ? bias_.to(x.scalar_type()) : bias_);
 }
 
 at::Tensor StandardisedConvolution::standardised(const at::Tensor& filters) const {

@@ -45,10 +45,8 @@ at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& 
   const bool begins = pass.step.index == 0 && pass.micro_batch.is_first() && !repeats;
   if (init_scale_ && training && begins && pass.towers.total_samples() > 0) initialise(x);
   const at::Tensor w = weight().to(x.scalar_type());
-  if (!centre_)
-    return at::conv2d(x, w, bias_.to(x.scalar_type()), site_.stride, site_.padding, site_.dilation);
-  const at::Tensor y =
-      centre_->forward(at::conv2d(x, w, {}, site_.stride, site_.padding, site_.dilation), {}, pass);
+  if (!centre_) return site_.convolved(x, w, bias_.to(x.scalar_type()));
+  const at::Tensor y = centre_->forward(site_.convolved(x, w, {}), {}, pass);
   return y + bias_.to(y.scalar_type()).view({1, -1, 1, 1});
 }
 
@@ -68,8 +66,7 @@ void WeightNormConvolution::initialise(const at::Tensor& x) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const at::Tensor direction = v_ / per_filter(norm());
-  const at::Tensor t =
-      at::conv2d(x.to(v_.scalar_type()), direction, {}, site_.stride, site_.padding, site_.dilation);
+  const at::Tensor t = site_.convolved(x.to(v_.scalar_type()), direction, {});
   const at::Tensor all = communicator_.all_gather(kernels::moments(t, {0, t.size(0)}), Purpose::control);
   const Moments batch(kernels::merge_moments(all.flatten(0, 1), all.size(0)));
   const at::Tensor mean = batch.mean[0], deviation = (batch.m2[0] / batch.count[0]).sqrt();

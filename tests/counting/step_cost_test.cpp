@@ -198,5 +198,32 @@ TEST(StepCost, TowersThatRanksCannotShareAreRefused) {
   EXPECT_THROW(count_step({{{"name", "none"}}, model, 3, 2, 2, 16, 16, 5}), Error);
 }
 
+// Where nothing but the norms exchanges, and rows stay where they are.
+TEST(StepCostOfSites, IsThatOfTheWholeNetwork) {
+  StepCase step{.model = resolved_component("model", {{"name", "unet"}, {"base", 4}, {"levels", 2}}),
+                .towers = 4,
+                .batch_per_tower = 2,
+                .ranks = 2,
+                .height = 16,
+                .width = 16,
+                .classes = 5};
+  const std::vector<SiteValues> sites = site_values(step.model, {16, 16});
+  for (const char* name : {"sync", "per_tower", "averaged", "group_norm", "batch_renorm", "frozen"}) {
+    SCOPED_TRACE(name);
+    step.strategy =
+        resolved_component("strategy", name == std::string("group_norm") ? Json{{"name", name}, {"groups", 1}}
+                                                                         : strategy_named(name));
+    const StepCost whole = count_step(step), alone = count_sites(step, sites);
+    EXPECT_EQ(alone.norm_sites, whole.norm_sites);
+    ASSERT_EQ(alone.calls.size(), whole.calls.size());
+    int64_t bytes = 0;
+    for (size_t i = 0; i < whole.calls.size(); ++i) {
+      bytes += alone.calls[i].bytes - whole.calls[i].bytes;  // backward passes meet them in another order
+      EXPECT_EQ(alone.calls[i].op, whole.calls[i].op);
+    }
+    EXPECT_EQ(bytes, 0);
+  }
+}
+
 }  // namespace
 }  // namespace bnlab::step_cost_test

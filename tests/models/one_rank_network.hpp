@@ -44,6 +44,7 @@ class OneRankNetwork {
   }
 
   Network& network() const { return built_.network(); }
+  RunningStatistics* statistics() const { return built_.statistics(); }
   const std::vector<NormSite>& sites() const { return built_.sites(); }
 
  private:

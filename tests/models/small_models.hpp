@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/json.hpp"
+#include "tests/models/exported_folder.hpp"
 
 namespace bnlab {
 
@@ -20,7 +21,9 @@ struct SmallModel {
 inline const std::map<std::string, SmallModel>& small_models() {
   static const Json resnet = {{"name", "resnet"}, {"width", 2}};
   static const Json small_resnet = {{"name", "small_resnet"}, {"depth", 8}, {"width", 2}};
+  static const ExportedFolder exported;
   static const std::map<std::string, SmallModel> all = {
+      {"exported", {exported.model(), {12, 16}}},
       {"unet", {{{"name", "unet"}, {"base", 3}, {"levels", 2}}, {12, 16}}},
       {"fcn", {{{"name", "fcn"}, {"backbone", resnet}, {"auxiliary_weight", 0.4}}, {17, 24}}},
       {"classifier", {{{"name", "classifier"}, {"backbone", resnet}}, {40, 48}}},

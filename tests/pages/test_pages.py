@@ -20,9 +20,9 @@ import unittest
 from page import ROOT, block
 
 PROGRAM, OF_PAGE = os.environ["BNLAB_PROGRAM"], os.environ["BNLAB_OF_PAGE"]
-PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "experiments/in_pytorch.md",
-         "scripts/vectors/own_implementation.md", "strategies/own_strategy.md", "strategies/own_layer.md",
-         "strategies/own_pass.md"]
+PAGES = ["harness/embed/own_network.md", "harness/models/own_pytorch_network.md", "experiments/own_paper.md",
+         "experiments/in_pytorch.md", "scripts/vectors/own_implementation.md", "strategies/own_strategy.md",
+         "strategies/own_layer.md", "strategies/own_pass.md"]
 
 
 def said(*command, **options):

@@ -8,6 +8,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/training/graph_recorder.hpp"
+#include "tests/models/exported_folder.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -65,6 +66,38 @@ TEST_P(CudaTraining, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
 }
 
 // What cannot be recorded: a part that waits for the device. Afterwards the device does what it did before.
+TEST_F(CudaTrainingOfOptions, ANetworkOfPyTorchIsReplayed) {
+  const ExportedFolder folder;
+  const Json task = {{"name", "shapes"}, {"size", {12, 16}}, {"train", 24}, {"test", 11}};
+  const std::vector<Json> options = {
+      Json::object(), {{"memory_format", "channels_last"}}, {{"precision", "bfloat16"}}};
+  for (const Json& option : options) {
+    SCOPED_TRACE(option.dump());
+    Json keys = {
+        {"model", folder.model()}, {"task", task}, {"strategy", "sync"}, {"steps", 12}, {"eval_every", 12}};
+    keys.update(option);
+    TrainingRuns runs;
+    const TrainedRun replayed = runs.run(TrainingRuns::spec(keys), 1, Device::cuda);
+    EXPECT_GT(replayed.result.at("cuda_graph").at("replayed_steps"), 0) << replayed.result.at("cuda_graph");
+    keys["cuda_graph"] = false;
+    const TrainedRun by_itself = runs.run(TrainingRuns::spec(keys), 1, Device::cuda);
+    expect_near(replayed.tensors, by_itself.tensors, option.contains("precision") ? 1e-6 : 1e-12);
+  }
+}
+
+TEST_F(CudaTrainingOfOptions, ANetworkOfPyTorchThatWaitsForValuesIsNotReplayed) {
+  ExportedFolder folder;
+  folder.weigh_by_the_largest();
+  const RunSpec spec =
+      TrainingRuns::spec({{"model", folder.model()},
+                          {"task", {{"name", "shapes"}, {"size", {12, 16}}, {"train", 24}, {"test", 11}}},
+                          {"steps", 8},
+                          {"eval_every", 8}});
+  const Json graphs = TrainingRuns().run(spec, 1, Device::cuda).result.at("cuda_graph");
+  EXPECT_EQ(graphs.at("replayed_steps"), 0);
+  EXPECT_NE(graphs.dump().find("aten::one_hot in pick"), std::string::npos) << graphs;
+}
+
 TEST_F(CudaTrainingOfOptions, ARecordingThatFailsLeavesTheDeviceAsItWas) {
   const at::Device device(at::kCUDA, 0);
   const OwnStream stream(device);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/cli/more/more.hpp"
+#include "harness/cli/network_screen.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cores.hpp"
@@ -302,6 +303,9 @@ int cost(const CostCommand& asked) {
   if (asked.clusters) return list_clusters(asked);
   if (!asked.validate.empty()) return validate(asked);
   if (asked.spec.empty()) throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
+  std::string results = "results";
+  if (!asked.json)
+    std::cout << network_screen(load_asked(asked.spec, results, asked.overrides).runs) << std::flush;
   const auto predict = [&] { return predict_steps(asked); };
   return asked.probe.empty() ? predict() : by_probe(asked.probe, predict);
 }
