@@ -16,6 +16,8 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "strategies/engine/exchange/route.hpp"
@@ -26,6 +28,48 @@
 
 namespace bnlab {
 namespace {
+
+// Where towers weigh alike, N / T values stand for a tower's n_t, and T n_t for the N of its gradients: N and
+// T of the values and the towers with any in its group.
+class EqualWeights {
+ public:
+  // elements: of every tower, per channel. None on even towers, where all stays as it is.
+  static std::optional<EqualWeights> of(const Towers& towers, const std::vector<int64_t>& elements,
+                                        int64_t group) {
+    EqualWeights weights;
+    for (int64_t t = towers.first(); t < towers.first() + towers.per_rank(); ++t) {
+      const auto begin = elements.begin() + t / group * group;
+      const auto values = static_cast<double>(std::accumulate(begin, begin + group, int64_t{0}));
+      const auto full = static_cast<double>(std::count_if(begin, begin + group, [](int64_t n) { return n > 0; }));
+      const auto own = static_cast<double>(elements[static_cast<size_t>(t)]);
+      weights.factors_.push_back(own > 0 ? values / full / own : 1);
+      weights.counts_.push_back(std::max(1.0, full * own));
+    }
+    const bool is_even = std::ranges::all_of(weights.factors_, [](double factor) { return factor == 1; });
+    return is_even ? std::nullopt : std::optional(weights);
+  }
+
+  // rows: moments of this rank's towers [G, 1 + 2C].
+  at::Tensor weighted(const at::Tensor& rows) const {
+    at::Tensor weighted = rows.clone();
+    const Moments parts(weighted);
+    for (size_t t = 0; t < factors_.size(); ++t) {
+      parts.count[static_cast<int64_t>(t)].mul_(factors_[t]);
+      parts.m2[static_cast<int64_t>(t)].mul_(factors_[t]);
+    }
+    return weighted;
+  }
+
+  // like [G, C]
+  at::Tensor counts(const at::Tensor& like) const {
+    at::Tensor counts = at::empty_like(like);
+    for (size_t t = 0; t < counts_.size(); ++t) counts[static_cast<int64_t>(t)].fill_(counts_[t]);
+    return counts;
+  }
+
+ private:
+  std::vector<double> factors_, counts_;  // of this rank's towers
+};
 
 // Normalises by the moments of the batch.
 class BatchPass : public NormPass {
@@ -52,12 +96,14 @@ class BatchPass : public NormPass {
                           .precision = precision_,
                           .communicator = context.statistics,
                           .host = context.host});
+      if (rules_->equal_weights) equal_ = EqualWeights::of(towers_, sets_.towers, rules_->group(towers_));
     }
   }
 
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
     const kernels::NormOptions options{.eps = rules_->eps,
+                                       .ddof = rules_->normalise_ddof,
                                        .mean_only = rules_->mean_only,
                                        .weight = weight,
                                        .bias = bias,
@@ -69,8 +115,12 @@ class BatchPass : public NormPass {
       return forward_;
     }
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(local, x); });
+    const at::Tensor sent = equal_ ? equal_->weighted(local) : local;
+    const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(sent, x); });
     forward_ = kernels::pooled_forward(pooled, rules_->merge, options, precision_, update_->begin());
+    if (rules_->normalise_ddof > 0)
+      unbiased_ = forward_.count / (forward_.count - rules_->normalise_ddof).clamp_min(1);
+    if (equal_) forward_.count = equal_->counts(forward_.count);
     if (rules_->merge == Merge::averaged) local_mean_ = Moments(local).mean.to(precision_);
     remember({.local = local, .pooled = &pooled});
     return forward_;
@@ -88,6 +138,7 @@ class BatchPass : public NormPass {
           at_site(site_, "backward", [&] { return route_->sums(local, incoming); });
       k = kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight);
     }
+    if (unbiased_.defined()) k.b = k.b * unbiased_;
     // With Merge::averaged the exact derivative of the forward pass is about each tower's own mean.
     if (local_mean_.defined()) k.mean = local_mean_;
     return k;
@@ -95,7 +146,7 @@ class BatchPass : public NormPass {
 
   NormFormula formula(const at::Tensor& x) const override {
     if (rules_->renorm) refuse_second_derivative(rules_->strategy, site_);
-    return batch_formula(x, *rules_, offsets(), forward_, [this](const at::Tensor& parts) {
+    return batch_formula(x, *rules_, offsets(), forward_, unbiased_, [this](const at::Tensor& parts) {
       return route_ ? sum_over_groups(parts, towers_, rules_->group(towers_), ranks_, site_) : parts;
     });
   }
@@ -118,6 +169,8 @@ class BatchPass : public NormPass {
   std::optional<kernels::Renormalisation> renorm_;
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
+  std::optional<EqualWeights> equal_;
+  at::Tensor unbiased_;           // [G, C], N / (N - 1), where such a variance normalises
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };
 

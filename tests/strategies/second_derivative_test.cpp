@@ -145,6 +145,8 @@ std::vector<Json> strategies() {
   for (const char* options :
        {R"({"name": "sync", "group_size": 2})", R"({"name": "sync", "moments": "e_x2"})",
         R"({"name": "sync", "variance": "averaged"})", R"({"name": "sync", "affine": false})",
+        R"({"name": "sync", "weights": "equal"})", R"({"name": "sync", "normalise": "unbiased"})",
+        R"({"name": "sync", "weights": "equal", "normalise": "unbiased", "variance": "averaged"})",
         R"({"name": "averaged", "merge": "pooled"})", R"({"name": "norm_batch", "samples": 1})",
         R"({"name": "frozen", "from_step": 5})", R"({"name": "weight_norm", "mean_only_bn": true})",
         R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})",

@@ -228,6 +228,60 @@ TEST(Sync, AveragedVarianceLacksTheSpreadOfTheMeansAndNothingElse) {
   EXPECT_LT(relative_error(lacking * (n - 1) / n, spread), 1e-11);
 }
 
+// The moments of 1 and of 3, 5, 7 as the mean of two towers: E[x] = 3 and E[x2] = (1 + 83/3) / 2.
+TEST(Sync, TowersOfEqualWeightsCountAlikeWhateverTheyHold) {
+  const auto column = [](const std::vector<double>& values) {
+    return at::tensor(values, at::kDouble).view({-1, 1});
+  };
+  LayerCase c;
+  c.steps.resize(1);
+  c.steps[0].inputs = {column({1}), column({3, 5, 7}), column({}).view({0, 1})};
+  for (const char* options :
+       {"{}", R"({"route": "all_reduce"})", R"({"moments": "e_x2"})", R"({"route": "host"})"}) {
+    Json strategy = {{"name", "sync"}, {"weights", "equal"}, {"eps", 1e-20}};
+    strategy.update(Json::parse(options));
+    c.strategy = resolved_strategy(strategy);
+    for (const int ranks : {1, 3}) {
+      const at::Tensor y = at::cat(apply_layer(c, ranks).steps[0].outputs).view({-1});
+      const at::Tensor expected =
+          at::tensor({-2.0, 0.0, 2.0, 4.0}, at::kDouble) / std::sqrt((1 + 83.0 / 3) / 2 - 9);
+      EXPECT_LT(relative_error(y, expected), 1e-12) << options;
+    }
+  }
+}
+
+TEST(Sync, EqualWeightsOfEvenTowersAreTheSameToTheBit) {
+  LayerCase c = make_case("sync", {.towers = {3, 3, 3}, .modes = std::vector<Mode>(2)});
+  const LayerAnswer expected = apply_layer(c);
+  c.strategy["weights"] = "equal";
+  const LayerAnswer answer = apply_layer(c);
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_TRUE(at::equal(at::cat(answer.steps[k].outputs), at::cat(expected.steps[k].outputs)));
+    EXPECT_TRUE(at::equal(at::cat(answer.steps[k].input_gradients), at::cat(expected.steps[k].input_gradients)));
+    EXPECT_TRUE(at::equal(answer.steps[k].running_var, expected.steps[k].running_var));
+  }
+}
+
+TEST(Sync, EqualWeightsAreRefusedWhereTheActivationsThemselvesTravel) {
+  Problems problems;
+  check_component("strategy",
+                  resolved_strategy({{"name", "sync"}, {"weights", "equal"}, {"route", "gather_activations"}}),
+                  "strategy", {}, problems);
+  ASSERT_EQ(problems.found().size(), 1u);
+  EXPECT_EQ(problems.found()[0].first, "strategy.weights");
+}
+
+TEST(Sync, TheUnbiasedVarianceNormalisesAndIsRemembered) {
+  const LayerCase biased = make_case({{"name", "sync"}, {"momentum", 1}, {"eps", 1e-20}}, {{2, 3}, {4, 2, 3}});
+  LayerCase unbiased = biased;
+  unbiased.strategy["normalise"] = "unbiased";
+  unbiased.weight = biased.weight * std::sqrt(30.0 / 29);
+  const LayerStepAnswer a = apply_layer(unbiased).steps[0], b = apply_layer(biased).steps[0];
+  EXPECT_LT(relative_error(at::cat(a.outputs), at::cat(b.outputs)), 1e-12);
+  EXPECT_LT(relative_error(at::cat(a.input_gradients), at::cat(b.input_gradients)), 1e-12);
+  EXPECT_TRUE(at::equal(a.running_var, b.running_var));
+}
+
 TEST(Sync, AStoppedGradientLacksTheTwoTermsOfTheMoments) {
   const LayerCase full = make_case("sync", {{2, 3}, {4, 2, 3}});
   LayerCase stopped = full;

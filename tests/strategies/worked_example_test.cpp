@@ -164,6 +164,32 @@ TEST(WorkedExample, SavedPairIsWhatTheRuleSays) {
   expect_pair(example({{"name", "precise"}, {"base", "per_tower"}, {"batches", 1}}), 5.5, 15.5);
 }
 
+// TensorFlow's formula: an average that begins at 0 with a decay of 0.9, over 1 - 0.9^k after k updates. The
+// towers' means are 4 and 7, their unbiased variances 13 and 19.
+TEST(WorkedExample, ZeroDebiasTakesOffWhatTheAveragesBeganWith) {
+  const auto expect_debiased = [](const Json& strategy, const std::vector<std::pair<double, double>>& written) {
+    SCOPED_TRACE(strategy.dump());
+    LayerCase c = example_from_2_and_4(strategy);
+    c.steps.assign(3, LayerStep(c.steps[0]));
+    for (const int ranks : {1, 2}) {
+      const LayerAnswer answer = apply_layer(c, ranks);
+      double mean = 0, var = 0, left = 1;
+      for (const LayerStepAnswer& step : answer.steps) {
+        for (const auto& [m, v] : written) {
+          mean = .9 * mean + .1 * m;
+          var = .9 * var + .1 * v;
+          left *= .9;
+        }
+        EXPECT_NEAR(step.running_mean.item<double>(), mean / (1 - left), 1e-12);
+        EXPECT_NEAR(step.running_var.item<double>(), var / (1 - left), 1e-12);
+      }
+    }
+  };
+  expect_debiased({{"name", "every_tower"}, {"running", "zero_debias"}}, {{4, 13}, {7, 19}});
+  expect_debiased({{"name", "averaged"}, {"running", "zero_debias"}}, {{5.5, 16}});
+  expect_debiased({{"name", "sync"}, {"running", "zero_debias"}}, {{5.5, 15.5}});
+}
+
 TEST(WorkedExample, HowTheValuesAreDealtToTowersDoesNotMatterToSync) {
   for (const int64_t split : {0, 1, 5}) {
     SCOPED_TRACE(split);
