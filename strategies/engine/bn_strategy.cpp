@@ -34,7 +34,7 @@ void BnOptions::describe(OptionVisitor& option) {
       .at_most(1);
   option("running_variance", running_variance,
          "what the running statistics remember: M2 / (n - 1), or M2 / n as TensorFlow and Keras have it");
-  option("running", running, "what they begin with fades, or weighs nothing, as in TensorFlow and Keras");
+  option("running", running, "what they begin with fades, or weighs nothing, as in TensorFlow");
   option("affine", affine, "whether there are a weight and a bias per channel");
 }
 

@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "scripts/vectors"))
 PROGRAM = os.environ["BNLAB_PROGRAM"]
 
 try:
+    import numpy
+
     import judge
     import plain
     import programs
@@ -123,6 +125,19 @@ class Vectors(unittest.TestCase):
         cases = [case for case in self.cases if case.dtype in ("float64", "bfloat16")]
         program.ask(cases)
         self.check_passes(program, cases)
+
+    def test_equal_weights_are_the_means_over_ranks_in_numpy(self):
+        """What is a mistake of sync is what others compute, and its option weights."""
+        os.environ["BNLAB_PROGRAM"] = PROGRAM
+        program, means = programs.bnlab_program('{"name": "sync", "weights": "equal"}'), plain.plain("mean_of_ranks")
+        cases = [case for case in self.cases if case.dtype == "float64" and case.ranks_per_group == case.ranks and
+                 case.name.startswith(("uneven", "image_sizes", "empty_ranks"))]
+        program.ask(cases)
+        for case in cases:
+            expected, answers = means(case), program(case)
+            for name in expected:
+                if name.endswith(("output", "running_mean", "running_var")):
+                    numpy.testing.assert_allclose(answers[name], expected[name], rtol=1e-9, atol=1e-11, err_msg=f"{case.name} {name}")
 
     def test_the_program_asked_for_many_cases_answers_each_as_alone(self):
         first, last = [case for case in self.cases if case.name.startswith("momentum_1/")][:2]
