@@ -55,7 +55,8 @@ class MicroBatchPass : public NormPass {
 
   NormFormula formula(const at::Tensor& x) const override {
     if (!micro_batch_.is_first()) refuse_second_derivative(rules_->strategy, site_);
-    return batch_formula(x, *rules_, offsets(), forward_, /*unbiased=*/{}, [](const at::Tensor& parts) { return parts; });
+    return batch_formula(x, *rules_, offsets(), forward_, /*unbiased=*/{},
+                         [](const at::Tensor& parts) { return parts; });
   }
 
  private:

@@ -40,7 +40,8 @@ class EqualWeights {
     for (int64_t t = towers.first(); t < towers.first() + towers.per_rank(); ++t) {
       const auto begin = elements.begin() + t / group * group;
       const auto values = static_cast<double>(std::accumulate(begin, begin + group, int64_t{0}));
-      const auto full = static_cast<double>(std::count_if(begin, begin + group, [](int64_t n) { return n > 0; }));
+      const auto full =
+          static_cast<double>(std::count_if(begin, begin + group, [](int64_t n) { return n > 0; }));
       const auto own = static_cast<double>(elements[static_cast<size_t>(t)]);
       weights.factors_.push_back(own > 0 ? values / full / own : 1);
       weights.counts_.push_back(std::max(1.0, full * own));
@@ -170,8 +171,8 @@ class BatchPass : public NormPass {
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
   std::optional<EqualWeights> equal_;
-  at::Tensor unbiased_;           // [G, C], N / (N - 1), where such a variance normalises
-  at::Tensor local_mean_;         // [G, C], with Merge::averaged
+  at::Tensor unbiased_;    // [G, C], N / (N - 1), where such a variance normalises
+  at::Tensor local_mean_;  // [G, C], with Merge::averaged
 };
 
 }  // namespace

@@ -42,8 +42,7 @@ class Sync : public BatchNormSite {
         const Moments& m = gradient_ == "full" ? shared : group_moments(seen_by(t, group));
         const auto n = static_cast<double>(m.count);
         const double factor = unbiased_ ? n / std::max(1.0, n - 1) : 1;
-        y.push_back(m.count == 0 ? group[t]
-                                 : standardise(group[t], m.mean, m.var * factor, eps()));
+        y.push_back(m.count == 0 ? group[t] : standardise(group[t], m.mean, m.var * factor, eps()));
       }
     }
     return y;

@@ -257,22 +257,25 @@ TEST(Sync, EqualWeightsOfEvenTowersAreTheSameToTheBit) {
   const LayerAnswer answer = apply_layer(c);
   for (size_t k = 0; k < 2; ++k) {
     EXPECT_TRUE(at::equal(at::cat(answer.steps[k].outputs), at::cat(expected.steps[k].outputs)));
-    EXPECT_TRUE(at::equal(at::cat(answer.steps[k].input_gradients), at::cat(expected.steps[k].input_gradients)));
+    EXPECT_TRUE(
+        at::equal(at::cat(answer.steps[k].input_gradients), at::cat(expected.steps[k].input_gradients)));
     EXPECT_TRUE(at::equal(answer.steps[k].running_var, expected.steps[k].running_var));
   }
 }
 
 TEST(Sync, EqualWeightsAreRefusedWhereTheActivationsThemselvesTravel) {
   Problems problems;
-  check_component("strategy",
-                  resolved_strategy({{"name", "sync"}, {"weights", "equal"}, {"route", "gather_activations"}}),
-                  "strategy", {}, problems);
+  check_component(
+      "strategy",
+      resolved_strategy({{"name", "sync"}, {"weights", "equal"}, {"route", "gather_activations"}}),
+      "strategy", {}, problems);
   ASSERT_EQ(problems.found().size(), 1u);
   EXPECT_EQ(problems.found()[0].first, "strategy.weights");
 }
 
 TEST(Sync, TheUnbiasedVarianceNormalisesAndIsRemembered) {
-  const LayerCase biased = make_case({{"name", "sync"}, {"momentum", 1}, {"eps", 1e-20}}, {{2, 3}, {4, 2, 3}});
+  const LayerCase biased =
+      make_case({{"name", "sync"}, {"momentum", 1}, {"eps", 1e-20}}, {{2, 3}, {4, 2, 3}});
   LayerCase unbiased = biased;
   unbiased.strategy["normalise"] = "unbiased";
   unbiased.weight = biased.weight * std::sqrt(30.0 / 29);

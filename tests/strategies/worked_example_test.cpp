@@ -167,7 +167,8 @@ TEST(WorkedExample, SavedPairIsWhatTheRuleSays) {
 // TensorFlow's formula: an average that begins at 0 with a decay of 0.9, over 1 - 0.9^k after k updates. The
 // towers' means are 4 and 7, their unbiased variances 13 and 19.
 TEST(WorkedExample, ZeroDebiasTakesOffWhatTheAveragesBeganWith) {
-  const auto expect_debiased = [](const Json& strategy, const std::vector<std::pair<double, double>>& written) {
+  const auto expect_debiased = [](const Json& strategy,
+                                  const std::vector<std::pair<double, double>>& written) {
     SCOPED_TRACE(strategy.dump());
     LayerCase c = example_from_2_and_4(strategy);
     c.steps.assign(3, LayerStep(c.steps[0]));

@@ -50,7 +50,8 @@ Applier gradients_of(const Applier& other) {
   return [=](const LayerCase& c, int ranks) {
     LayerAnswer answer = apply_layer(c, ranks);
     const LayerAnswer wrong = other(c, ranks);
-    for (size_t k = 0; k < c.steps.size(); ++k) answer.steps[k].input_gradients = wrong.steps[k].input_gradients;
+    for (size_t k = 0; k < c.steps.size(); ++k)
+      answer.steps[k].input_gradients = wrong.steps[k].input_gradients;
     return answer;
   };
 }
