@@ -33,7 +33,7 @@ done
 # The specs of the questions, one per line, that have an answer.
 answered() {
   while read -r name; do
-    if grep -qs '^\*\*Answer\.\*\*' "results/$name/README.md"; then echo "$name"; fi
+    if grep -qs '^\*\*In numbers\.\*\*' "results/$name/README.md"; then echo "$name"; fi
   done
 }
 questions=$(sed -n '/^| | spec | question |$/,/^$/p' experiments/README.md | cut -d "|" -f 2,3)

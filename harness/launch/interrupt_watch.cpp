@@ -1,16 +1,19 @@
 #include "harness/launch/interrupt_watch.hpp"
 
+#include <atomic>
+
 namespace bnlab {
 namespace {
 
-volatile sig_atomic_t interrupt_raised = 0;
+std::atomic<bool> interrupt_raised = false;  // free of locks: a signal handler may write it
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 }  // namespace
 
 InterruptWatch::InterruptWatch() {
-  interrupt_raised = 0;
+  interrupt_raised = false;
   struct sigaction action{};
-  action.sa_handler = [](int) { interrupt_raised = 1; };
+  action.sa_handler = [](int) { interrupt_raised = true; };
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before_[i]);
@@ -24,7 +27,7 @@ InterruptWatch::~InterruptWatch() {
 }
 
 bool InterruptWatch::interrupted() const {
-  return interrupt_raised != 0;
+  return interrupt_raised;
 }
 
 }  // namespace bnlab

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "harness/error.hpp"
 #include "harness/random.hpp"
@@ -78,7 +79,8 @@ LayerStep drawn_step(Stream& stream, const CaseShape& shape, const std::optional
 
 class Maker {
  public:
-  explicit Maker(const Json& strategy) : strategy_(strategy), reference_(reference_of(strategy)) {}
+  explicit Maker(const Json& strategy)
+      : strategy_(resolved_strategy(strategy)), reference_(reference_of(strategy)) {}
 
   LayerCase make(const CaseShape& shape) {
     Stream stream(0, "verify", shape.seed);
@@ -118,7 +120,7 @@ class Maker {
   // What the strategy's layer holds, by the reference's answer; nothing where that refuses the options.
   const LayerStepAnswer& held_by_layer(const std::optional<LayerConv>& conv, int64_t inputs,
                                        Activation activation) {
-    const auto [held, is_new] = held_.try_emplace(activation);
+    const auto [held, is_new] = held_.try_emplace({inputs, activation, conv && conv->gain.defined()});
     if (is_new) {
       Stream stream(0, "verify/probe", 0);
       LayerCase probe;
@@ -135,9 +137,10 @@ class Maker {
     return held->second;
   }
 
-  const Json& strategy_;
+  Json strategy_;
   std::unique_ptr<Reference> reference_;
-  std::map<Activation, LayerStepAnswer> held_;
+  // By channels of the input, activation, and whether there is a convolution with a gain.
+  std::map<std::tuple<int64_t, Activation, bool>, LayerStepAnswer> held_;
 };
 
 const std::vector<Mode> kSteps{Mode::train,          Mode::train,          Mode::train,
@@ -253,8 +256,7 @@ std::string text_of(const Row& row) {
 }  // namespace
 
 LayerCase make_case(const Json& strategy, const CaseShape& shape) {
-  const Json resolved = resolved_strategy(strategy);
-  return Maker(resolved).make(shape);
+  return Maker(strategy).make(shape);
 }
 
 std::string dtype_name(at::ScalarType dtype) {
@@ -266,6 +268,7 @@ std::string dtype_name(at::ScalarType dtype) {
 
 std::vector<VerifyCase> verify_cases(const Json& strategy) {
   const bool convolves = reference_of(strategy)->convolves();
+  Maker maker(strategy);
   std::vector<VerifyCase> cases;
   for (Row& row : table(convolves)) {
     const size_t index = cases.size();
@@ -275,7 +278,7 @@ std::vector<VerifyCase> verify_cases(const Json& strategy) {
     // Far from zero a rounding error can turn the sign of what ReLU sees.
     const bool has_relu = index % 2 == 1 && !convolves && row.shape.mean == 0;
     row.shape.activation = has_relu ? Activation::relu : Activation::none;
-    LayerCase made = make_case(strategy, row.shape);
+    LayerCase made = maker.make(row.shape);
     put_special_values(made, row);
     cases.push_back({row.group, text_of(row), std::move(made), row.magnification});
   }

@@ -11,6 +11,7 @@
 namespace bnlab::kernels::cuda {
 
 constexpr int kBlockThreads = 256;         // of the sweeps
+constexpr int kMaxSlices = 256;            // of theirs in one launch
 constexpr int64_t kMinimumTickets = 4096;  // allocated at once (cuda.cu); few launches need more
 
 template <class... Parameters, class... Arguments>

@@ -13,7 +13,6 @@ namespace bnlab::kernels::cuda {
 namespace {
 
 constexpr int kThreads = kBlockThreads;
-constexpr int kMaxSlices = 256;  // in one launch
 
 // The walk: kMaxSlices slices in one launch. Block z takes a slice, block x a tile of channels (rows: [rows *
 // plane, channels]) or one channel (planes: [rows, channels, plane]), block y a part of that slice's rows or

@@ -104,7 +104,7 @@ TEST_F(TunedMatrix, WaitsForRunsThatOthersHave) {
   std::filesystem::remove(scratch_ / "results/fake/tuning.json");
   std::ofstream(claim_file(folder, 1))
       << R"({"host": "another", "pid": 7, "renews_every_s": 0.25})";  // which is not heard of any more
-  const Answer answer = call_with_results({"run", spec(), "--ranks", "1", "--steal-after", "1"});
+  const Answer answer = call_with_results({"run", spec(), "--ranks", "1", "--steal-after", "3"});
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.err, "left to others: process 7 on another")) << answer.err;
   EXPECT_EQ(kept().at("scores").size(), 12U);

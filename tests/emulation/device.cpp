@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -13,8 +14,10 @@
 #include <utility>
 #include <vector>
 
-uint3 threadIdx, blockIdx;
-dim3 blockDim, gridDim;
+extern "C" {
+uint3 emulated_thread, emulated_block, emulated_threads,
+    emulated_blocks;  // threadIdx, blockIdx, blockDim, gridDim
+}
 
 extern char __start_emulated_shared[] __attribute__((weak));
 extern char __stop_emulated_shared[] __attribute__((weak));
@@ -32,18 +35,19 @@ constexpr size_t kStackBytes = (64 << 10) + 1088;
 constexpr int64_t kMaximumArgumentBytes = 4096;
 
 // A stack that runs one thread after another until one of them waits at a barrier.
-struct Fibre {
+struct alignas(64) Fibre {
+  void* place[5];  // where it goes on
+  uint3 thread{};
+  bool begun = false;
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   ucontext_t beginning;
-  void* place[5];  // where it goes on
-  bool begun = false;
-  bool waits = false;
-  int line = 0;  // of the barrier at which it waits
-  uint3 thread{};
 };
 
 std::vector<std::unique_ptr<Fibre>> all_fibres;
-std::vector<Fibre*> idle, waiting, waited;
+std::vector<Fibre*> idle, waiting, waited;  // at a barrier; at the one before
+size_t next_waited = 0;
+int line_now = 0;  // of the barrier
+bool parted = false;
 Fibre* current = nullptr;
 void* scheduler[5];
 
@@ -64,28 +68,19 @@ void leave_ticket() {  // at a barrier, and at the end of a thread
   ticket_now = Ticket::none;
 }
 
-// The compiler wants a jump elsewhere than its target, and must not know what the function that jumps
-// leaves alone.
-[[gnu::noipa]] void jump(void** place) {
-  __builtin_longjmp(place, 1);
-}
-
-[[gnu::noipa]] void begin_or_go_on(Fibre* fibre) {
-  if (fibre->begun) jump(fibre->place);
-  fibre->begun = true;
-  setcontext(&fibre->beginning);
-}
+[[noreturn, gnu::noipa]] void go_on();
 
 void fibre_main() {
   for (;;) {
     while (next_turn < turns.size()) {
       const unsigned t = turns[next_turn++];
-      threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+      const auto [width, height, depth] = emulated_threads;
+      emulated_thread = {t % width, t / width % height, t / width / height};
       (*body_now)();
       leave_ticket();
     }
-    current->waits = false;
-    if (__builtin_setjmp(current->place) == 0) jump(scheduler);
+    idle.push_back(current);
+    if (__builtin_setjmp(current->place) == 0) go_on();
   }
 }
 
@@ -106,6 +101,22 @@ Fibre* idle_fibre() {
   Fibre* fibre = idle.back();
   idle.pop_back();
   return fibre;
+}
+
+// To the next fibre: each runs up to a barrier, or until there are no more threads. The compiler wants a jump
+// elsewhere than its target, and must not know what the function that jumps leaves alone.
+void go_on() {
+  if (next_waited < waited.size())
+    current = waited[next_waited++];
+  else if (next_turn < turns.size())
+    current = idle_fibre();
+  else
+    __builtin_longjmp(scheduler, 1);
+  emulated_thread = current->thread;
+  if (current->begun) __builtin_longjmp(current->place, 1);
+  current->begun = true;
+  setcontext(&current->beginning);
+  std::abort();
 }
 
 template <class Items>
@@ -140,36 +151,29 @@ void refuse_faults() {
   }
 }
 
-// Runs the fibres that next() gives, up to null: each up to a barrier, or until there are no more threads.
-template <class Next>
-[[gnu::noinline]] void run(const Next& next) {
-  while ((current = next()) != nullptr) {
-    threadIdx = current->thread;
-    if (__builtin_setjmp(scheduler) == 0) begin_or_go_on(current);
-    (current->waits ? waiting : idle).push_back(current);
-  }
+[[gnu::noinline]] void run_fibres() {
+  next_waited = 0;
+  if (__builtin_setjmp(scheduler) == 0) go_on();
+  refuse_faults();
 }
 
 void run_block(size_t threads) {
   poison_shared_memory();
   number(turns, threads);
   next_turn = 0;
-  run([&] { return next_turn < threads ? idle_fibre() : nullptr; });
-  refuse_faults();
+  waited.clear();
+  parted = false;
+  run_fibres();
   while (!waiting.empty()) {
     ++counts_now.barriers;
-    for (const Fibre* fibre : waiting) {
-      if (waiting.size() < threads || fibre->line != waiting[0]->line) {
-        waiting.clear();
-        refuse("the threads of a block part at a barrier");
-      }
+    if (parted || waiting.size() < threads) {
+      waiting.clear();
+      refuse("the threads of a block part at a barrier");
     }
     arrange(waiting);
     waited.swap(waiting);
     waiting.clear();
-    size_t next = 0;
-    run([&] { return next < waited.size() ? waited[next++] : nullptr; });
-    refuse_faults();
+    run_fibres();
   }
 }
 
@@ -209,14 +213,15 @@ void take_ticket(const unsigned* ticket) {
 
 void** place_at_barrier(int line) {
   leave_ticket();
-  current->waits = true;
-  current->line = line;
-  current->thread = threadIdx;
+  if (waiting.empty()) line_now = line;
+  parted = parted || line != line_now;
+  current->thread = emulated_thread;
   return current->place;
 }
 
 void leave_thread() {
-  jump(scheduler);
+  waiting.push_back(current);
+  go_on();
 }
 
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body) {
@@ -230,15 +235,15 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<
   if (threads == 0 || threads > 1024 || block.z > 64) bad("block", block);
   if (argument_bytes > kMaximumArgumentBytes)
     refuse("arguments of " + std::to_string(argument_bytes) + " bytes");
-  gridDim = grid;
-  blockDim = block;
+  emulated_blocks = {grid.x, grid.y, grid.z};
+  emulated_threads = {block.x, block.y, block.z};
   body_now = &body;
   std::vector<unsigned> blocks;
   number(blocks, size_t{grid.x} * grid.y * grid.z);
   ++counts_now.launches;
   counts_now.blocks += static_cast<int64_t>(blocks.size());
   for (const unsigned b : blocks) {
-    blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+    emulated_block = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
     run_block(threads);
   }
 }

@@ -26,8 +26,9 @@
     }                                                                     \
   } while (false)
 
-extern uint3 threadIdx, blockIdx;  // of the fibre that runs
-extern dim3 blockDim, gridDim;
+// Of the thread that runs, for which they never change: the compiler need not read them twice.
+extern const uint3 threadIdx asm("emulated_thread"), blockIdx asm("emulated_block");
+extern const uint3 blockDim asm("emulated_threads"), gridDim asm("emulated_blocks");
 
 namespace emulation {
 void fence();
@@ -76,7 +77,7 @@ struct Counts {
 };
 Counts& counts();  // since the program began
 
-// What a barrier is made of: where the thread goes on after it, and the way to the threads that come first.
+// What a barrier is made of: where the thread goes on after it, and the way to the thread that comes next.
 void** place_at_barrier(int line);
 void leave_thread();
 // Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where

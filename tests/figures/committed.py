@@ -69,7 +69,7 @@ def answered(document):
     if document == "README.md":
         names = [found[:1] for found, (question, _) in zip(names, rows) if question.strip().startswith("Q")]
     found = [name for found in names for name in found
-             if re.search(r"^\*\*Answer\.\*\*", page_of(name), re.MULTILINE)]
+             if re.search(r"^\*\*In numbers\.\*\*", page_of(name), re.MULTILINE)]
     return found + ["prediction"] if document == "README.md" else found
 
 

@@ -22,7 +22,7 @@ PLANTED = [
     ("catalogue", "1.6 ± 0.8 points", "1.9 ± 0.5 points"),
     ("catalogue", "0.662 on shuffled shards", "0.626 on shuffled shards"),
     ("catalogue", "sends 1.9 MB per step", "sends 1.6 MB per step"),
-    ("tradeoff", "costs 21 % of the images/s", "costs 26 % of the images/s"),
+    ("tradeoff", "costs 21 % of images/s", "costs 26 % of images/s"),
     ("tradeoff", "693 µs for an exchange", "639 µs for an exchange"),
     ("sync_overhead", "367 to 527 µs", "367 to 572 µs"),
     ("segnet_anchor_small", "0.342 after 7,500", "0.324 after 7,500"),

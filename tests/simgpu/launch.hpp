@@ -24,8 +24,9 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes,
 
 namespace bnlab::kernels::cuda {
 
-constexpr int kBlockThreads =
-    64;  // a quarter of a GPU's: what threads cost here is their waiting at barriers
+// A quarter of a GPU's threads, and an eighth of its slices: here a thread costs its waiting at barriers, and
+// a copy of where every slice lies.
+constexpr int kBlockThreads = 64, kMaxSlices = 32;
 constexpr int64_t kMinimumTickets = 4096;  // as on a GPU
 
 template <class... Parameters, class... Arguments>

@@ -14,6 +14,7 @@ namespace simgpu {
 namespace {
 
 thread_local Actor* actor_now = nullptr;
+Actor* watched = nullptr;  // of the thread that keeps the mutex of the races
 
 }  // namespace
 
@@ -90,13 +91,14 @@ void Races::touch(Actor& actor, const void* first, size_t bytes, bool writes) {
     actor_ = actor.id;
     for (int w : {0, 1}) {
       known_[w].clear();
-      last_[w] = {0, changed(0, actor, w != 0)};
+      last_[w].fill({});
+      last_[w][0] = {0, changed(0, actor, w != 0)};
     }
   }
-  Change& last = last_[writes];
   uint32_t* const end = Memory::cell_of(static_cast<const char*>(first) + bytes - 1) + 1;
   for (uint32_t* cell = Memory::cell_of(first); cell != end; ++cell) {
-    if (*cell != last.from && *cell != last.to) last = {*cell, changed(*cell, actor, writes)};
+    Change& last = last_[writes][*cell % last_[writes].size()];
+    if (*cell != last.from) last = {*cell, changed(*cell, actor, writes)};
     *cell = last.to;
   }
 }
@@ -130,6 +132,7 @@ bool watches_races() {
 Watch::Watch() {
   if (races().wanted && actor_now != nullptr) {
     races().mutex.lock();
+    watched = actor_now;
     on = true;
   }
 }
@@ -139,7 +142,7 @@ Watch::~Watch() {
 }
 
 void Watch::touched(const void* first, size_t bytes, bool writes) {
-  if (Memory::has(first)) races().touch(*actor_now, first, bytes, writes);
+  if (Memory::has(first)) races().touch(*watched, first, bytes, writes);
 }
 
 }  // namespace simgpu

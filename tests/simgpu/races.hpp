@@ -8,6 +8,7 @@
 // read them since. (This is the FastTrack algorithm by Flanagan and Freund, 2009.)
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -74,7 +75,7 @@ class Races {
   std::deque<State> states_{{}};      // number 0 is that of fresh memory
   uint32_t actor_ = 0;                // of the changes that are known
   std::unordered_map<uint32_t, uint32_t> known_[2];
-  Change last_[2];
+  std::array<Change, 64> last_[2];  // of them, each at the last digits of `from`
   std::set<std::string> told_;
 };
 

@@ -23,6 +23,8 @@ SPEC = {"question": "does a GPU do what the CPU does?", "claim": "yes", "task": 
         "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4},
         "steps": 14, "eval_every": 9, "warmup_steps": 1, "log_every": 1, "towers": 4, "batch_per_tower": 2,
         "populations": ["saved", "batch"]}
+OTHERWISE = SPEC | {"loss_mean": "batch", "weight_ema": None, "evaluation": {"crop": None}, "precise_batches": 20,
+                    "memory_format": "channels_last", "tf32": False}
 STRATEGIES = [
     "averaged", "batch_renorm", "cmbn", {"name": "batch_renorm", "scope": "pooled"}, "dynamic_tanh", "every_tower",
     "filter_response_norm", {"name": "frozen", "from_step": 7},
@@ -134,6 +136,15 @@ class SimulatedRuns(StartedProcesses):
         if not races:
             self.assertEqual(self.races, [])
         return self.runs_below(results)
+
+    def train_cases(self, cases, *more, **how):
+        """The runs of each case by its name; `cases` has the keys of each run. The same processes train them all, so that LibTorch is
+        loaded once. The runs of a case have its number as seed."""
+        keys = [{"strategy": "sync"} | run | {"seed": seed} for seed, runs in enumerate(cases.values()) for run in runs]
+        axes = sorted({axis for run in keys for axis in run})
+        runs = self.train({"matrix": {",".join(axes): [[(OTHERWISE | run)[axis] for axis in axes] for run in keys]}}, *more, **how)
+        self.assertEqual(len(runs), len(keys))
+        return {case: {name: run for name, run in runs.items() if run.record["spec"]["seed"] == seed} for seed, case in enumerate(cases)}
 
     def runs_below(self, results):
         return {folder.parent.name: Run(folder) for folder in results.glob("[!.]*/[!.]*") if (folder / "record.json").exists()}

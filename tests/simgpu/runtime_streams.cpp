@@ -309,6 +309,9 @@ API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* which, cudaGraph_
   *which = reinterpret_cast<cudaGraphExec_t>(executable(graph_of(graph)));
   return cudaSuccess;
 }
+API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* which, cudaGraph_t graph, unsigned long long flags) {
+  return cudaGraphInstantiateWithFlags(which, graph, flags);
+}
 API cudaError_t cudaGraphLaunch(cudaGraphExec_t which, cudaStream_t given) {
   Lock lock(machine().mutex);
   auto* const executable = reinterpret_cast<ExecutableGraph*>(which);

@@ -94,7 +94,7 @@ class Step(SimulatedRuns):
 
     def per_step(self, keys, ranks):
         counts = []
-        for steps in (40, 60):
+        for steps in (20, 40):
             folder = self.folder / f"counts{len(list(self.folder.iterdir()))}"
             folder.mkdir()
             self.train({"steps": steps, "eval_every": 0, "log_every": 1000, "seed": 0, "task": TASK | {"train": 1000},

@@ -21,40 +21,66 @@ NETWORKS = [
     {"name": "deeplab_v3", "backbone": {"name": "vgg16", "width": 2}, "head_width": 4, "auxiliary_weight": 0.4},
     {"name": "deeplab_v3_plus", "backbone": RESNET, "head_width": 4, "low_width": 3}]
 
+FOLDER = {"name": "image_folder", "root": "own", "size": [32, 32], "short_side": 36}
 
-class Training(SimulatedRuns):
-    def as_on_the_cpu(self, keys, cpu_ranks=1):
-        keys = {"strategy": "sync", "seed": 0} | keys
-        self.expect_close(self.train(keys, ranks=2), self.train(keys, device="cpu", ranks=cpu_ranks), 1e-10)
+
+def steps(count):
+    return {"steps": count, "eval_every": count}
+
+
+class AsOnTheCpu:
+    """Cases that are trained together, when the first is asked for."""
+    BOUND = 1e-10
+
+    def as_on_the_cpu(self, case):
+        if "trained" not in vars(type(self)):
+            how = self.options()
+            type(self).trained = self.train_cases(self.CASES, *how, ranks=2), self.train_cases(self.CASES, *how, device="cpu")
+        ours, theirs = (trained[case] for trained in self.trained)
+        self.expect_close(ours, theirs, self.BOUND)
+        return ours
+
+    def options(self):
+        return ()
+
+
+class Training(AsOnTheCpu, SimulatedRuns):
+    SGD = {"name": "sgd", "lr": 0.05}
+    CASES = {
+        "optimizers": [{"optimizer": optimizer} for optimizer in (
+            SGD, {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05}, SGD | {"momentum": 0, "clip_gradient_norm": 0.5})],
+        "losses": [{"task": TASK | {"loss": loss}, "loss_mean": mean}
+                   for loss in ({"name": "ohem", "min_kept": 100}, WEIGHED) for mean in ("batch", "tower")],
+        "moving averages": [{"weight_ema": 0.9, "strategy": strategy} for strategy in ("sync", "none")],
+        "crops": [{"evaluation": {"crop": [8, 8], "flip": True, "scales": [0.75, 1.25]},
+                   "populations": ["saved", "batch", "precise"], "precise_batches": 2}],
+        "layouts": [{"memory_format": layout} for layout in ("contiguous", "channels_last")],
+        "padding": [{"batch_per_tower": 3, "task": TASK | {"train": 26}}],
+        "uneven batches": [{"batch_per_tower": [3, 1, 2, 2], "loss_mean": "tower", "strategy": "per_tower"}]}
 
     def test_optimizers(self):
-        sgd = {"name": "sgd", "lr": 0.05}
-        adamw = {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05}
-        self.as_on_the_cpu({"matrix": {"optimizer": [sgd, adamw, sgd | {"momentum": 0, "clip_gradient_norm": 0.5}]}})
+        self.as_on_the_cpu("optimizers")
 
     def test_losses(self):
-        tasks = [TASK | {"loss": {"name": "ohem", "min_kept": 100}}, TASK | {"loss": WEIGHED}]
-        self.as_on_the_cpu({"matrix": {"task": tasks, "loss_mean": ["batch", "tower"]}})
+        self.as_on_the_cpu("losses")
 
     def test_moving_averages_of_weights(self):
-        self.as_on_the_cpu({"weight_ema": 0.9, "matrix": {"strategy": ["sync", "none"]}})
+        self.as_on_the_cpu("moving averages")
 
     def test_averaging_weights_in_place_of_gradients(self):
-        self.as_on_the_cpu({"towers": 2, "average_weights_every": 3, "strategy": "per_tower"}, cpu_ranks=2)
+        keys = {"seed": 0, "towers": 2, "average_weights_every": 3, "strategy": "per_tower"}
+        self.expect_close(self.train(keys, ranks=2), self.train(keys, device="cpu", ranks=2), 1e-10)
 
     def test_evaluation_by_crops_and_the_populations(self):
-        self.as_on_the_cpu({"evaluation": {"crop": [8, 8], "flip": True, "scales": [0.75, 1.25]},
-                            "populations": ["saved", "batch", "precise"], "precise_batches": 2})
+        self.as_on_the_cpu("crops")
 
     def test_layouts(self):
-        self.as_on_the_cpu({"matrix": {"memory_format": ["contiguous", "channels_last"]}})
+        self.as_on_the_cpu("layouts")
 
     def test_uneven_batches_and_padding(self):
-        self.as_on_the_cpu({"batch_per_tower": 3, "task": TASK | {"train": 26}})
-        keys = {"seed": 0, "batch_per_tower": [3, 1, 2, 2], "loss_mean": "tower", "strategy": "per_tower"}
-        (run,) = self.train(keys, ranks=2).values()
+        self.as_on_the_cpu("padding")
+        (run,) = self.as_on_the_cpu("uneven batches").values()
         self.assertGreater(run.graphs["replayed_steps"], 0, run.graphs)
-        self.expect_close({"uneven": run}, {"uneven": next(iter(self.train(keys, device="cpu").values()))}, 1e-10)
 
 
 class Updates(SimulatedRuns):
@@ -94,57 +120,65 @@ class Updates(SimulatedRuns):
         self.expect_close(self.replayed(), self.train(self.KEYS, device="cpu"), 1e-3)
 
 
-class Networks(SimulatedRuns):
-    def as_on_the_cpu(self, keys, *more):
-        keys = {"strategy": "sync", "seed": 0, "steps": 8, "eval_every": 8} | keys
-        runs = self.train(keys, *more, ranks=2)
-        self.expect_close(runs, self.train(keys, *more, device="cpu"), 1e-7)  # small sites magnify rounding
-        return runs
+class Networks(AsOnTheCpu, SimulatedRuns):
+    BOUND = 1e-7  # small sites magnify rounding
+    CASES = {
+        "pixels": [steps(8) | {"task": TASK | {"size": [35, 40]}, "model": model} for model in NETWORKS],
+        "clips": [steps(8) | {"task": {"name": "motion", "frames": 3, "train": 24, "test": 8},
+                           "model": {"name": "frame_lstm", "backbone": {"name": "small_resnet", "depth": 8, "width": 2}, "hidden": 3}}],
+        "images": [steps(8) | {"task": FOLDER, "model": model} for model in (
+            {"name": "classifier", "backbone": RESNET}, {"name": "cifar_resnet", "depth": 8, "width": 2})]}
 
-    def test_of_pixels(self):
-        runs = self.as_on_the_cpu({"task": TASK | {"size": [35, 40]}, "matrix": {"model": NETWORKS}})
-        for name, run in runs.items():
-            self.assertEqual(run.graphs, {"replayed_steps": 3}, run.record["spec"]["model"]["name"])
-
-    def test_of_clips(self):
-        self.as_on_the_cpu({"task": {"name": "motion", "frames": 3, "train": 24, "test": 8},
-                            "model": {"name": "frame_lstm", "backbone": {"name": "small_resnet", "depth": 8, "width": 2},
-                                      "hidden": 3}})
-
-    def test_of_images(self):
+    def options(self):
         for split, count in (("train", 16), ("val", 4)):
             for label, name in enumerate(("left", "right")):
                 folder = self.folder / "data" / "own" / split / name
                 folder.mkdir(parents=True)
                 for image in range(count // 2):
                     (folder / f"{image}.png").write_bytes(png(40, 40, seed=100 * label + image))
-        task = {"name": "image_folder", "root": "own", "size": [32, 32], "short_side": 36}
-        models = [{"name": "classifier", "backbone": RESNET}, {"name": "cifar_resnet", "depth": 8, "width": 2}]
-        self.as_on_the_cpu({"task": task, "matrix": {"model": models}}, "--data", str(self.folder / "data"))
+        return "--data", str(self.folder / "data")
+
+    def test_of_pixels(self):
+        for run in self.as_on_the_cpu("pixels").values():
+            self.assertEqual(run.graphs, {"replayed_steps": 3}, run.record["spec"]["model"]["name"])
+
+    def test_of_clips(self):
+        self.as_on_the_cpu("clips")
+
+    def test_of_images(self):
+        self.as_on_the_cpu("images")
 
 
 class Precisions(SimulatedRuns):
+    BOUNDS = {"float32": 1e-4, "bfloat16": 0.3}
+    CASES = {
+        "late": [{"precision": precision, "strategy": strategy}
+                 for precision in BOUNDS for strategy in ("sync", {"name": "group_norm", "groups": 2})],
+        "tf32": [steps(6) | {"precision": "float32", "tf32": tf32} for tf32 in (False, True)],
+        "float32": [steps(6) | {"precision": "float32"}], "bfloat16": [steps(6) | {"precision": "bfloat16"}]}
+
+    def trained(self, case):
+        if "on_gpus" not in vars(type(self)):
+            type(self).on_gpus = self.train_cases(self.CASES, ranks=2)
+        return self.on_gpus[case]
+
     def test_lose_no_more_than_they_have(self):
-        keys = {"strategy": "sync", "seed": 0, "steps": 6, "eval_every": 6}
-        wide = self.train(keys, device="cpu")
-        for precision, bound in (("float32", 1e-4), ("bfloat16", 0.3)):
+        wide = self.train(steps(6) | {"strategy": "sync", "matrix": {"seed": list(range(len(self.CASES)))}}, device="cpu")
+        references = {run.record["spec"]["seed"]: run for run in wide.values()}
+        for precision, bound in self.BOUNDS.items():
             with self.subTest(precision):
-                narrow = self.train(keys | {"precision": precision}, ranks=2)
-                (run,), (reference,) = narrow.values(), wide.values()
-                for ours, theirs in zip(run.losses, reference.losses):
+                (run,) = self.trained(precision).values()
+                for ours, theirs in zip(run.losses, references[run.record["spec"]["seed"]].losses, strict=True):
                     self.assertAlmostEqual(ours, theirs, delta=bound * theirs)
 
     def test_tf32_changes_nothing_where_the_cpu_computes(self):
-        keys = {"strategy": "sync", "seed": 0, "steps": 6, "eval_every": 6, "precision": "float32", "matrix": {"tf32": [False, True]}}
-        exact, rounded = self.train(keys, ranks=2).values()
+        exact, rounded = self.trained("tf32").values()
         self.assertEqual({exact.record["spec"]["tf32"], rounded.record["spec"]["tf32"]}, {False, True})
         self.assertEqual(difference(exact, rounded), 0)
 
     def test_late_streams_change_no_bit(self):
-        keys = {"seed": 0, "matrix": {"precision": ["float32", "bfloat16"], "strategy": ["sync", {"name": "group_norm", "groups": 2}]}}
-        at_once = self.train(keys, ranks=2)
         for late in LATE:
-            self.expect_close(self.train(keys, ranks=2, variables=late), at_once, 0)
+            self.expect_close(self.train_cases({"late": self.CASES["late"]}, ranks=2, variables=late)["late"], self.trained("late"), 0)
 
 
 def png(height, width, seed):

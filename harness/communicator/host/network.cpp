@@ -15,11 +15,11 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "harness/error.hpp"
@@ -45,20 +45,22 @@ std::string source_address(const addrinfo& peer) {
   return text.data();
 }
 
-std::optional<ino_t> inode_of_socket(int fd) {
-  struct stat found{};
-  return fstat(fd, &found) == 0 && S_ISSOCK(found.st_mode) ? std::optional(found.st_ino) : std::nullopt;
-}
-
-// Descriptors of this process, with what tells a socket from a later one of the same number.
+// Descriptors of this process, with what tells a socket from a later one of the same number. Of other threads'
+// sockets their names alone are read, since they may be closed meanwhile.
 std::map<int, ino_t> open_sockets() {
   std::map<int, ino_t> sockets;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
-    const int fd = std::atoi(entry.path().filename().c_str());
-    if (const auto inode = inode_of_socket(fd)) sockets[fd] = *inode;
+    ino_t inode = 0;
+    if (std::sscanf(std::filesystem::read_symlink(entry, none).c_str(), "socket:[%lu]", &inode) == 1)
+      sockets[std::atoi(entry.path().filename().c_str())] = inode;
   }
   return sockets;
+}
+
+bool is_socket(int fd, ino_t inode) {
+  struct stat found{};
+  return fstat(fd, &found) == 0 && S_ISSOCK(found.st_mode) && found.st_ino == inode;
 }
 
 // Shared by all threads: ranks of one process join the others at the same time.
@@ -75,7 +77,7 @@ void unlock_after_fork() {
 
 void close_in_child() {
   for (const auto& [fd, inode] : own_sockets)
-    if (inode_of_socket(fd) == inode) close(fd);
+    if (is_socket(fd, inode)) close(fd);
   unlock_after_fork();
 }
 

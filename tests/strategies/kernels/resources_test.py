@@ -97,7 +97,7 @@ def readable(names):
 def kernels_in(messages, sass):
     """messages: of ptxas -v, for one architecture; sass: nvdisasm's text, or None."""
     functions = parts_of(sass) if sass else None
-    entries = re.split(r"Compiling entry function '", messages)[1:]
+    entries = re.split(r"Compiling entry function '(?=\w*bnlab)", messages)[1:]  # and not those of the toolkit's headers
     names = readable([entry.split("'")[0] for entry in entries])
     for entry in entries:
         name = entry.split("'")[0]
