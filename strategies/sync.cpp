@@ -4,7 +4,7 @@
 //   gradient own_tower sums A and B over the tower alone, stopped lets no gradient through the moments;
 //   variance averaged leaves out the spread of the towers' means: v = sum n_t v_t / N;
 //   moments e_x2 takes E[x2] - E[x]^2 in the statistics' precision and loses all digits where |mean| >> std;
-//   weights equal takes E as the mean of the towers' means: n_t becomes N / T above, and N becomes T n_t in dx;
+//   weights equal takes E as the mean of the towers' means: n_t is N / T above, and N is T n_t in dx;
 //   normalise unbiased normalises by v N / (N - 1), and the gradient passes through that.
 #include "strategies/engine/bn_strategy.hpp"
 #include "strategies/engine/exchange/route.hpp"

@@ -45,6 +45,7 @@ FAULTS = [
      "if (PLANTED || tensor.strides() == x.strides())"),
     ("the last channels have no thread", "steps.cu", "(items + kThreads - 1) / kThreads", "(items + (PLANTED ? 0 : kThreads - 1)) / kThreads"),
     ("the remembered variance is biased", CHANNEL, "at_least_one(moments.count(i) - ddof)", "at_least_one(moments.count(i) - (PLANTED ? 0 : ddof))"),
+    ("the variance that normalises is biased", CHANNEL, "at_least_one(n - ddof)", "at_least_one(n - (PLANTED ? 0 : ddof))"),
     ("every set takes the sums of the first group", CHANNEL, "group_sums + group * summands", "group_sums + (PLANTED ? 0 : group) * summands"),
     ("a set takes the sums of the group before", CHANNEL, "&& grouping.group(s) != group_now) {",
      "&& (PLANTED ? group_now < 0 : grouping.group(s) != group_now)) {"),
