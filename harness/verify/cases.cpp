@@ -80,7 +80,7 @@ LayerStep drawn_step(Stream& stream, const CaseShape& shape, const std::optional
 class Maker {
  public:
   explicit Maker(const Json& strategy)
-      : strategy_(resolved_strategy(strategy)), reference_(reference_of(strategy)) {}
+      : strategy_(resolved_strategy(strategy)), reference_(reference_of(strategy_)) {}
 
   LayerCase make(const CaseShape& shape) {
     Stream stream(0, "verify", shape.seed);
