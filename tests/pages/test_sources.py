@@ -54,6 +54,13 @@ class Sources(unittest.TestCase):
         for name in re.findall(r"results/(\w+)/README.md", TEXT):
             self.assertTrue((ROOT / f"experiments/{name}.json").exists(), name)
 
+    def test_numbers_of_an_answer_stand_on_its_page(self):
+        for _, answer, where in rows():
+            for page in re.findall(r"\]\(\.\./(results/[\w/]+\.md)", where):
+                text = (ROOT / page).read_text(encoding="utf-8")
+                for number in re.findall(r"\d+(?:\.\d+)?", re.sub(r"`[^`]*`|\d+x\d+", "", answer)):
+                    self.assertRegex(text, rf"(?<![\d.]){re.escape(number)}(?!\.?\d)", answer)
+
     @unittest.skipIf(TRAINED, "they are trained")
     def test_every_line_is_accepted(self):
         self.check("plan")

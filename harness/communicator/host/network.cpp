@@ -45,8 +45,8 @@ std::string source_address(const addrinfo& peer) {
   return text.data();
 }
 
-// Descriptors of this process, with what tells a socket from a later one of the same number. Of other threads'
-// sockets their names alone are read, since they may be closed meanwhile.
+// Descriptors of this process, with what tells a socket from a later one of the same number. Of other
+// threads' sockets their names alone are read, since they may be closed meanwhile.
 std::map<int, ino_t> open_sockets() {
   std::map<int, ino_t> sockets;
   std::error_code none;
