@@ -16,8 +16,6 @@
 
 #include <torch/types.h>
 
-#include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "strategies/engine/exchange/route.hpp"
@@ -29,48 +27,33 @@
 namespace bnlab {
 namespace {
 
-// Where towers weigh alike, N / T values stand for a tower's n_t, and T n_t for the N of its gradients: N and
-// T of the values and the towers with any in its group.
-class EqualWeights {
- public:
-  // elements: of every tower, per channel. None on even towers, where all stays as it is.
-  static std::optional<EqualWeights> of(const Towers& towers, const std::vector<int64_t>& elements,
-                                        int64_t group) {
-    EqualWeights weights;
-    for (int64_t t = towers.first(); t < towers.first() + towers.per_rank(); ++t) {
-      const auto begin = elements.begin() + t / group * group;
-      const auto values = static_cast<double>(std::accumulate(begin, begin + group, int64_t{0}));
-      const auto full =
-          static_cast<double>(std::count_if(begin, begin + group, [](int64_t n) { return n > 0; }));
-      const auto own = static_cast<double>(elements[static_cast<size_t>(t)]);
-      weights.factors_.push_back(own > 0 ? values / full / own : 1);
-      weights.counts_.push_back(std::max(1.0, full * own));
-    }
-    const bool is_even = std::ranges::all_of(weights.factors_, [](double factor) { return factor == 1; });
-    return is_even ? std::nullopt : std::optional(weights);
-  }
+// Where towers weigh alike, a tower's row travels as if of one value, and its n_t as one channel more: what is
+// exchanged alone tells how large the images of other ranks are.
+at::Tensor of_equal_weight(const at::Tensor& rows) {
+  const Moments r(rows);
+  return pack_moments((r.count > 0).to(at::kDouble), at::cat({r.mean, r.count}, 1),
+                      at::cat({r.m2 / r.count.clamp_min(1), at::zeros_like(r.count)}, 1));
+}
 
-  // rows: moments of this rank's towers [G, 1 + 2C].
-  at::Tensor weighted(const at::Tensor& rows) const {
-    at::Tensor weighted = rows.clone();
-    const Moments parts(weighted);
-    for (size_t t = 0; t < factors_.size(); ++t) {
-      parts.count[static_cast<int64_t>(t)].mul_(factors_[t]);
-      parts.m2[static_cast<int64_t>(t)].mul_(factors_[t]);
-    }
-    return weighted;
+// The same, met: without that channel, and with N / T in the place of every tower's n_t, so that N is the
+// count of all.
+kernels::PooledRows with_mean_counts(kernels::PooledRows met) {
+  const Moments r(met.rows);
+  const int64_t channels = r.mean.size(1) - 1;
+  const bool sums = met.layout == kernels::PooledLayout::group_sums;
+  at::Tensor each = r.mean.narrow(1, channels, 1), mean = r.mean.narrow(1, 0, channels);
+  if (met.layout == kernels::PooledLayout::towers) {
+    const auto of_group = [&](const at::Tensor& of_towers) {
+      return of_towers.view({-1, met.group}).sum(1, /*keepdim=*/true);
+    };
+    each = (of_group(each) / of_group(r.count).clamp_min(1)).expand({-1, met.group}).reshape({-1, 1});
+  } else if (sums) {
+    each = each / r.count.clamp_min(1);
   }
-
-  // like [G, C]
-  at::Tensor counts(const at::Tensor& like) const {
-    at::Tensor counts = at::empty_like(like);
-    for (size_t t = 0; t < counts_.size(); ++t) counts[static_cast<int64_t>(t)].fill_(counts_[t]);
-    return counts;
-  }
-
- private:
-  std::vector<double> factors_, counts_;  // of this rank's towers
-};
+  if (sums) mean = mean * each;
+  met.rows = pack_moments(r.count * each, mean, r.m2.narrow(1, 0, channels) * each);
+  return met;
+}
 
 // Normalises by the moments of the batch.
 class BatchPass : public NormPass {
@@ -88,16 +71,16 @@ class BatchPass : public NormPass {
         renorm_(std::move(renorm)),
         update_(std::move(update)) {
     if (rules_->pools()) {
+      for (const int64_t samples : towers_.all_samples()) is_full_.push_back(samples > 0);
       route_ = route_taken(rules_->route, context.statistics.size())
                    .make({.towers = towers_,
                           .rows_per_sample = pass.rows_per_sample,
-                          .elements = sets_.towers,
+                          .elements = rules_->equal_weights ? is_full_ : sets_.towers,
                           .group = rules_->group(towers_),
                           .merge = rules_->merge,
                           .precision = precision_,
                           .communicator = context.statistics,
                           .host = context.host});
-      if (rules_->equal_weights) equal_ = EqualWeights::of(towers_, sets_.towers, rules_->group(towers_));
     }
   }
 
@@ -116,12 +99,14 @@ class BatchPass : public NormPass {
       return forward_;
     }
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const at::Tensor sent = equal_ ? equal_->weighted(local) : local;
-    const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(sent, x); });
+    const bool equal = rules_->equal_weights;
+    kernels::PooledRows pooled = at_site(
+        site_, "forward", [&] { return route_->moments(equal ? of_equal_weight(local) : local, x); });
+    if (equal) pooled = with_mean_counts(pooled);
     forward_ = kernels::pooled_forward(pooled, rules_->merge, options, precision_, update_->begin());
     if (rules_->normalise_ddof > 0)
       unbiased_ = forward_.count / (forward_.count - rules_->normalise_ddof).clamp_min(1);
-    if (equal_) forward_.count = equal_->counts(forward_.count);
+    if (equal) forward_.count = counts_of_gradients(local);
     if (rules_->merge == Merge::averaged) local_mean_ = Moments(local).mean.to(precision_);
     remember({.local = local, .pooled = &pooled});
     return forward_;
@@ -157,6 +142,15 @@ class BatchPass : public NormPass {
   }
 
  private:
+  // Where towers weigh alike: T n_t for the N of a tower's gradients [G, C], T the full towers of its group.
+  at::Tensor counts_of_gradients(const at::Tensor& local) const {
+    const std::vector<int64_t> full = sums_of_groups(is_full_, rules_->group(towers_));
+    at::Tensor counts = Moments(local).count.clone();
+    for (int64_t t = 0; t < counts.size(0); ++t)
+      counts[t].mul_(full[static_cast<size_t>((towers_.first() + t) / rules_->group(towers_))]);
+    return counts.clamp_min(1).to(precision_).expand_as(forward_.count).contiguous();
+  }
+
   void remember(const MomentsOfPass& moments) {
     at_site(site_, "forward", [&] { update_->remember(moments); });
   }
@@ -170,7 +164,7 @@ class BatchPass : public NormPass {
   std::optional<kernels::Renormalisation> renorm_;
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
-  std::optional<EqualWeights> equal_;
+  std::vector<int64_t> is_full_;  // of every tower: 1, or 0 where it has no sample
   at::Tensor unbiased_;    // [G, C], N / (N - 1), where such a variance normalises
   at::Tensor local_mean_;  // [G, C], with Merge::averaged
 };
