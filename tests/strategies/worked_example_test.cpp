@@ -77,7 +77,8 @@ TEST(WorkedExample, PerTower) {
 }
 
 TEST(WorkedExample, SyncByAnyRoute) {
-  for (const char* route : {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations"})
+  for (const char* route : {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations",
+                            "gather_activations_host"})
     expect_row(example({{"name", "sync"}, {"route", route}}), kSync);
   expect_row(example({{"name", "sync"}, {"moments", "e_x2"}}), kSync);
   expect_row(example({{"name", "precise"}, {"base", "sync"}, {"batches", 1}}), kSync);

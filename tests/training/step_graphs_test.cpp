@@ -43,6 +43,7 @@ std::vector<Case> cases() {
       {R"({"name": "sync", "route": "reduce_broadcast"})", 7},
       {R"({"name": "sync", "route": "host"})", 0},
       {R"({"name": "sync", "route": "gather_activations"})", 0},
+      {R"({"name": "sync", "route": "gather_activations_host"})", 0},
       {R"({"name": "sync", "variance": "averaged"})", 7},
       {R"({"name": "sync", "moments": "e_x2"})", 7},
       {R"({"name": "sync", "moments": "e_x2", "route": "all_reduce"})", 7},
