@@ -20,6 +20,7 @@ class Convolution : public Layer {
   at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
     return at::conv2d(x, weight_, bias_, stride_, padding_, dilation_);
   }
+  at::Tensor filters() const override { return weight_; }
 
  private:
   at::Tensor weight_, bias_;

@@ -19,6 +19,7 @@ class StandardisedConvolution : public Layer {
   StandardisedConvolution(const ConvSite& site, const at::Tensor& v, WeightRule rule, double eps);
 
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+  at::Tensor filters() const override;  // standardised, in the layout of v
 
  private:
   at::Tensor standardised(const at::Tensor& filters) const;  // [out, values of a filter]

@@ -24,9 +24,9 @@ class WeightNormConvolution : public Layer {
 
   // Throws Error (refused) where an output channel to be initialised does not vary.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+  at::Tensor filters() const override;  // gain v / |v|
 
  private:
-  at::Tensor weight() const;  // gain v / |v|
   at::Tensor norm() const;    // of v, [out]
   void initialise(const at::Tensor& x);
   void check_spread(const at::Tensor& mean, const at::Tensor& deviation) const;
