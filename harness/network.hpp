@@ -44,8 +44,6 @@ class Layer : public torch::nn::Module {
  public:
   // x: [rows, channels, ...], rows dealt to towers as `pass` says; residual: like x, or undefined.
   virtual at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) = 0;
-  // What a convolution convolves with, [out, in, kernel, kernel]; undefined of others.
-  virtual at::Tensor filters() const { return {}; }
 };
 
 class LayerMaker {

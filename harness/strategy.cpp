@@ -4,14 +4,15 @@
 
 #include <cmath>
 
+#include "harness/convolution.hpp"
 #include "harness/random.hpp"
 
 namespace bnlab {
 namespace {
 
-class Convolution : public Layer {
+class PlainConvolution : public Convolution {
  public:
-  Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
+  PlainConvolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
       : stride_(site.stride), padding_(site.padding), dilation_(site.dilation) {
     weight_ = register_parameter("weight", initial_weights(site, seed).to(options));
     if (!site.norm_follows || site.bias) bias_ = register_parameter("bias", at::zeros({site.out}, options));
@@ -45,7 +46,7 @@ Part Network::part_of(const std::string& name) const {
 }
 
 std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
-  return std::make_shared<Convolution>(site, context_.seed,
+  return std::make_shared<PlainConvolution>(site, context_.seed,
                                        at::TensorOptions().device(context_.device).dtype(context_.dtype));
 }
 

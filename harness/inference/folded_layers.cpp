@@ -1,14 +1,10 @@
 #include "harness/inference/folded_layers.hpp"
 
 #include "harness/affine.hpp"
+#include "harness/convolution.hpp"
 
 namespace bnlab {
 namespace {
-
-// The filters of a convolution, and what it adds to each channel.
-struct Convolution {
-  at::Tensor weight, bias;
-};
 
 const Pass& evaluation() {
   static const Pass pass{.towers = Towers({2}, 1, 0), .mode = Mode::evaluate_saved};
@@ -23,11 +19,11 @@ std::optional<Affine> affine_of(const MadeLayer& norm) {
       norm.channels, at::kCPU);
 }
 
-Convolution convolution_of(const MadeLayer& made) {
-  const int64_t side = made.conv->dilation * (made.conv->kernel - 1) + 1;
-  const at::Tensor nothing = at::zeros({2, made.conv->in, side, side}, at::kDouble);
-  const at::Tensor added = made.layer->forward(nothing, {}, evaluation());
-  return {made.layer->filters(), added.select(0, 0).select(1, 0).select(1, 0)};
+// What a convolution adds to each channel.
+at::Tensor added_by(const MadeLayer& conv) {
+  const int64_t side = conv.conv->dilation * (conv.conv->kernel - 1) + 1;
+  const at::Tensor nothing = at::zeros({2, conv.conv->in, side, side}, at::kDouble);
+  return conv.layer->forward(nothing, {}, evaluation()).select(0, 0).select(1, 0).select(1, 0);
 }
 
 }  // namespace
@@ -50,12 +46,12 @@ FoldedLayers folded_layers(const std::vector<MadeLayer>& made) {
   };
   const MadeLayer* before = nullptr;
   for (const MadeLayer& layer : made) {
-    if (layer.conv && !layer.layer->filters().defined()) {
+    const auto* conv = dynamic_cast<const Convolution*>(layer.layer.get());
+    if (layer.conv && conv == nullptr) {
       stay(layer, "shows no filters");
     } else if (layer.conv) {
-      const Convolution conv = convolution_of(layer);
-      folded.tensors[layer.name + ".weight"] = conv.weight;
-      folded.tensors[layer.name + ".bias"] = conv.bias;
+      folded.tensors[layer.name + ".weight"] = conv->filters();
+      folded.tensors[layer.name + ".bias"] = added_by(layer);
     } else if (before == nullptr || !before->conv || !before->conv->norm_follows ||
                before->channels != layer.channels) {
       stay(layer, "has no convolution just before it");

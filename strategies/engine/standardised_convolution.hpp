@@ -6,13 +6,13 @@
 // with m, var and std of the values of one output channel's filter
 #pragma once
 
-#include "harness/network.hpp"
+#include "harness/convolution.hpp"
 
 namespace bnlab {
 
 enum class WeightRule { paper, code, centred };
 
-class StandardisedConvolution : public Layer {
+class StandardisedConvolution : public Convolution {
  public:
   // v: [out, in, k, k], registered as `weight`, as the name is in checkpoints of plain convolutions; a site
   // that asks for a bias gets one.

@@ -9,11 +9,12 @@
 #include <memory>
 #include <optional>
 
+#include "harness/convolution.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {
 
-class WeightNormConvolution : public Layer {
+class WeightNormConvolution : public Convolution {
  public:
   // v: [out, in, k, k], its options are those of all parameters. gain starts as norm(v), where w is v, and
   // bias as 0. init_scale: initialise from the data of training step 0; nothing: do not. centre: the layer

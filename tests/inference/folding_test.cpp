@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/components/registry.hpp"
+#include "harness/convolution.hpp"
 #include "harness/error.hpp"
 #include "harness/inference/folded_layers.hpp"
 #include "harness/inference/trained_run.hpp"
@@ -99,20 +100,18 @@ TEST_F(Folding, TakesNetworksWithResidualsAndHeads) {
   }
 }
 
-// y = 2 x + 1 + residual, and a convolution without filters.
 struct Line : Layer {
-  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass&) override {
-    return residual.defined() ? 2 * x + 1 + residual : x;
-  }
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass&) override { return 2 * x + 1 + residual; }
 };
-struct Filters : Line {
+struct Ones : Convolution {
+  at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override { return at::conv2d(x, filters()); }
   at::Tensor filters() const override { return at::ones({3, 3, 1, 1}, at::kDouble); }
 };
 
 TEST(FoldedLayers, NameTheNormsThatStay) {
   const auto norm = [](const std::string& name) { return MadeLayer{name, 3, std::make_shared<Line>()}; };
   const auto conv = [](const std::string& name, const ConvSite& site) {
-    return MadeLayer{name, site.out, std::make_shared<Filters>(), site};
+    return MadeLayer{name, site.out, std::make_shared<Ones>(), site};
   };
   const ConvSite site{.in = 3, .out = 3, .kernel = 1, .padding = 0};
   ConvSite head = site;
