@@ -46,8 +46,8 @@ Part Network::part_of(const std::string& name) const {
 }
 
 std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
-  return std::make_shared<PlainConvolution>(site, context_.seed,
-                                       at::TensorOptions().device(context_.device).dtype(context_.dtype));
+  return std::make_shared<PlainConvolution>(
+      site, context_.seed, at::TensorOptions().device(context_.device).dtype(context_.dtype));
 }
 
 Outputs Strategy::forward(Network& network, const at::Tensor& images, const Pass& pass) {

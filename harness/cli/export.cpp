@@ -28,9 +28,8 @@ int export_folded(const ExportRequest& request) {
   const Folded folded = as_usage([&] { return write_folded(job, request.out); });
   std::cerr << "folded " << folded.norms << " norms; outputs differ by " << significant(folded.difference, 2)
             << " of the largest. Ask it with: "
-            << shell_command("bnlab forward",
-                             {request.out, "--model", job.spec.model.dump(), "--strategy", "none", "--classes",
-                              std::to_string(folded.classes)})
+            << shell_command("bnlab forward", {request.out, "--model", job.spec.model.dump(), "--strategy",
+                                               "none", "--classes", std::to_string(folded.classes)})
             << " --images FILE --out FILE\n";
   return exit_code::kOk;
 }

@@ -257,7 +257,8 @@ std::vector<std::string> fold(nn::Module& module) {
     const bool in_turn = place.parent->as<nn::SequentialImpl>() != nullptr && before != places.end();
     const at::Tensor filters = in_turn ? filters_of(*before->child) : at::Tensor();
     if (!filters.defined() || filters.size(0) != norm->options.num_features()) {
-      staying.push_back(place.path + ": no convolution or linear layer stands just before it in a Sequential");
+      staying.push_back(place.path +
+                        ": no convolution or linear layer stands just before it in a Sequential");
     } else if (const auto affine = affine_of(*norm, filters.device()); !affine) {
       staying.push_back(place.path + ": its strategy " + norm->options.strategy() + " depends on its input");
     } else {

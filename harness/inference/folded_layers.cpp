@@ -12,11 +12,9 @@ const Pass& evaluation() {
 }
 
 std::optional<Affine> affine_of(const MadeLayer& norm) {
-  return affine_of(
-      [&](const at::Tensor& x, const at::Tensor& residual) {
-        return norm.layer->forward(x, residual, evaluation());
-      },
-      norm.channels, at::kCPU);
+  return affine_of([&](const at::Tensor& x,
+                       const at::Tensor& residual) { return norm.layer->forward(x, residual, evaluation()); },
+                   norm.channels, at::kCPU);
 }
 
 // What a convolution adds to each channel.
@@ -58,7 +56,8 @@ FoldedLayers folded_layers(const std::vector<MadeLayer>& made) {
     } else if (const auto affine = affine_of(layer); !affine) {
       stay(layer, "depends on its input");
     } else if (folded.tensors.contains(before->name + ".weight")) {
-      at::Tensor &weight = folded.tensors[before->name + ".weight"], &bias = folded.tensors[before->name + ".bias"];
+      at::Tensor &weight = folded.tensors[before->name + ".weight"],
+                 &bias = folded.tensors[before->name + ".bias"];
       weight = weight * affine->scale.view({-1, 1, 1, 1});
       bias = bias * affine->scale + affine->shift;
       ++folded.norms;

@@ -23,9 +23,10 @@ constexpr double kTolerance = 1e-5;
 // The job's network with layers of another strategy and precision.
 BuiltNetwork network(const EvaluateJob& job, const Task& task, World& world, const Json& strategy,
                      at::ScalarType type, std::vector<MadeLayer>& made) {
-  const auto build = builder_of(
-      job.spec.model, {.image_sizes = {task.training_image_size()}, .seed = job.spec.seed, .parameters = type},
-      task.classes());
+  const auto build =
+      builder_of(job.spec.model,
+                 {.image_sizes = {task.training_image_size()}, .seed = job.spec.seed, .parameters = type},
+                 task.classes());
   return {strategy,
           {.statistics = world.statistics(),
            .host = world.host(),

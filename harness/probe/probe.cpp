@@ -33,13 +33,13 @@ Json load() {
 Json fabric_of(const ProbeRequest& request, const Rendezvous& rendezvous) {
   const Json libraries = library_versions();
   Json fabric = {{"device", name_of(request.device)},
-          {"ranks", rendezvous.size},
-          {"nodes", request.nodes},
-          {"threads_per_rank", request.threads},
-          {"launcher", request.launcher},
-          {"added_delay_s", rendezvous.delay.seconds},
-          {"added_bytes_per_s", rendezvous.delay.bytes_per_s},
-          {"environment", environment_record(libraries)}};
+                 {"ranks", rendezvous.size},
+                 {"nodes", request.nodes},
+                 {"threads_per_rank", request.threads},
+                 {"launcher", request.launcher},
+                 {"added_delay_s", rendezvous.delay.seconds},
+                 {"added_bytes_per_s", rendezvous.delay.bytes_per_s},
+                 {"environment", environment_record(libraries)}};
   if (request.device == Device::cuda) fabric["peers"] = peers_of_gpus();
   return fabric;
 }

@@ -100,8 +100,8 @@ class BatchPass : public NormPass {
     }
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
     const bool equal = rules_->equal_weights;
-    kernels::PooledRows pooled = at_site(
-        site_, "forward", [&] { return route_->moments(equal ? of_equal_weight(local) : local, x); });
+    kernels::PooledRows pooled =
+        at_site(site_, "forward", [&] { return route_->moments(equal ? of_equal_weight(local) : local, x); });
     if (equal) pooled = with_mean_counts(pooled);
     forward_ = kernels::pooled_forward(pooled, rules_->merge, options, precision_, update_->begin());
     if (rules_->normalise_ddof > 0)
@@ -165,8 +165,8 @@ class BatchPass : public NormPass {
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
   std::vector<int64_t> is_full_;  // of every tower: 1, or 0 where it has no sample
-  at::Tensor unbiased_;    // [G, C], N / (N - 1), where such a variance normalises
-  at::Tensor local_mean_;  // [G, C], with Merge::averaged
+  at::Tensor unbiased_;           // [G, C], N / (N - 1), where such a variance normalises
+  at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };
 
 }  // namespace

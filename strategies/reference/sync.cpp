@@ -23,7 +23,8 @@ class Sync : public BatchNormSite {
         group_(options.at("group_size").is_null() ? start.towers : options.at("group_size").get<size_t>()) {
     if (start.towers % group_ != 0) refuse("sync: the groups do not divide the towers");
     if (averaged_ && gradient_ == "own_tower") refuse("sync: own_tower with averaged is not defined");
-    if (equal_ && options.at("route").get<std::string>().starts_with("gather_activations")) refuse("sync: all values have no weights");
+    if (equal_ && options.at("route").get<std::string>().starts_with("gather_activations"))
+      refuse("sync: all values have no weights");
   }
 
  protected:

@@ -54,9 +54,8 @@ TEST_F(Folding, GivesTheOutputsOfEveryStrategyThatEvaluatesByConstants) {
     if (name == "weight_standardisation") strategy["base"] = "layer_norm";
     const RunSpec trained = spec(strategy);
     const std::string weights = weights_of(trained), out = last_.folder / "folded.safetensors";
-    const std::string said = refusal([&] {
-      EXPECT_LT(write_folded(job_of(trained, weights), out).difference, 1e-5) << name;
-    });
+    const std::string said =
+        refusal([&] { EXPECT_LT(write_folded(job_of(trained, weights), out).difference, 1e-5) << name; });
     (said == "accepted" ? can : cannot).insert(name);
     if (said != "accepted") {
       EXPECT_EQ(said.find("strategy " + name), 0U) << said;
@@ -67,7 +66,8 @@ TEST_F(Folding, GivesTheOutputsOfEveryStrategyThatEvaluatesByConstants) {
     const double metric = last_.result.at("final").at("saved").at("mean_iou");
     RunSpec plain = spec("none");
     plain.precision = Precision::float32;
-    EXPECT_NEAR(evaluate_weights(job_of(plain, out)).at("saved").at("mean_iou").get<double>(), metric, 1e-3) << name;
+    EXPECT_NEAR(evaluate_weights(job_of(plain, out)).at("saved").at("mean_iou").get<double>(), metric, 1e-3)
+        << name;
   }
   EXPECT_EQ(can, (std::set<std::string>{"averaged", "batch_renorm", "cmbn", "every_tower", "frozen", "ghost",
                                         "last_tower", "mabn", "none", "norm_batch", "per_tower", "precise",
@@ -77,10 +77,10 @@ TEST_F(Folding, GivesTheOutputsOfEveryStrategyThatEvaluatesByConstants) {
 }
 
 TEST_F(Folding, TakesConvolutionsThatMakeTheirOwnFilters) {
-  for (const char* strategy : {R"({"name": "weight_standardisation", "base": "sync"})",
-                               R"({"name": "weight_standardisation", "form": "code", "base": "per_tower"})",
-                               R"({"name": "weight_norm", "mean_only_bn": true})",
-                               R"({"name": "sync", "affine": false})"}) {
+  for (const char* strategy :
+       {R"({"name": "weight_standardisation", "base": "sync"})",
+        R"({"name": "weight_standardisation", "form": "code", "base": "per_tower"})",
+        R"({"name": "weight_norm", "mean_only_bn": true})", R"({"name": "sync", "affine": false})"}) {
     const RunSpec trained = spec(Json::parse(strategy));
     const Folded folded =
         write_folded(job_of(trained, weights_of(trained)), last_.folder / "folded.safetensors");
@@ -116,8 +116,8 @@ TEST(FoldedLayers, NameTheNormsThatStay) {
   const ConvSite site{.in = 3, .out = 3, .kernel = 1, .padding = 0};
   ConvSite head = site;
   head.norm_follows = false;
-  const FoldedLayers folded =
-      folded_layers({norm("first"), conv("a", site), norm("a.norm"), norm("again"), conv("head", head), norm("last")});
+  const FoldedLayers folded = folded_layers(
+      {norm("first"), conv("a", site), norm("a.norm"), norm("again"), conv("head", head), norm("last")});
   EXPECT_EQ(folded.staying,
             "first has no convolution just before it, again has no convolution just before it, last has no "
             "convolution just before it");

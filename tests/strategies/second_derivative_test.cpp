@@ -140,8 +140,8 @@ std::vector<Json> strategies() {
     else if (name == "weight_standardisation")
       all.back()["base"] = {{"name", "group_norm"}, {"groups", 2}};
   }
-  for (const char* route : {"all_reduce", "reduce_broadcast", "host", "gather_activations",
-                            "gather_activations_host", "auto"})
+  for (const char* route :
+       {"all_reduce", "reduce_broadcast", "host", "gather_activations", "gather_activations_host", "auto"})
     all.push_back({{"name", "sync"}, {"route", route}});
   for (const char* options :
        {R"({"name": "sync", "group_size": 2})", R"({"name": "sync", "moments": "e_x2"})",

@@ -21,8 +21,8 @@ class GatherActivations : public Route {
     const auto uncounted = on_the_processor();
     all_x_ = gathered(x);
     const bool here = pooled_.communicator.rank() == 0;
-    const kernels::PooledRows pooled =
-        from_rank0(here ? merged_moments(kernels::moments(all_x_, all_offsets())) : at::Tensor(), local, on_host_);
+    const kernels::PooledRows pooled = from_rank0(
+        here ? merged_moments(kernels::moments(all_x_, all_offsets())) : at::Tensor(), local, on_host_);
     if (here) means_ = Moments(pooled.rows).mean.to(all_x_.device(), pooled_.precision);
     return pooled;
   }
@@ -87,12 +87,14 @@ const RegisteredRoute on_host{
     {.name = "gather_activations_host",
      .replayable = false,
      .moves_rows = true,
-     .make = [](const PooledTowers& pooled) {
-       return std::make_unique<GatherActivations>(pooled, /*on_host=*/true);
-     },
-     .note = [](bool on_cpu, int) {
-       return std::string(
-           on_cpu ? "on the CPU route gather_activations_host is the same as gather_activations" : "");
-     }}};
+     .make =
+         [](const PooledTowers& pooled) {
+           return std::make_unique<GatherActivations>(pooled, /*on_host=*/true);
+         },
+     .note =
+         [](bool on_cpu, int) {
+           return std::string(
+               on_cpu ? "on the CPU route gather_activations_host is the same as gather_activations" : "");
+         }}};
 
 }  // namespace bnlab::gather_activations
