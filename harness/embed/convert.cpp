@@ -143,7 +143,7 @@ at::Tensor filters_of(const nn::Module& module) {
 }
 
 // What a layer does to each channel in an evaluation: asked of a copy in float64.
-std::optional<Affine> affine_of(const BatchNormImpl& layer, at::Device device) {
+std::optional<Affine> evaluated(const BatchNormImpl& layer, at::Device device) {
   if (!layer.site().keeps_statistics()) return std::nullopt;
   const std::shared_ptr<nn::Module> module = layer.clone();
   auto& copy = *module->as<BatchNormImpl>();
@@ -259,7 +259,7 @@ std::vector<std::string> fold(nn::Module& module) {
     if (!filters.defined() || filters.size(0) != norm->options.num_features()) {
       staying.push_back(place.path +
                         ": no convolution or linear layer stands just before it in a Sequential");
-    } else if (const auto affine = affine_of(*norm, filters.device()); !affine) {
+    } else if (const auto affine = evaluated(*norm, filters.device()); !affine) {
       staying.push_back(place.path + ": its strategy " + norm->options.strategy() + " depends on its input");
     } else {
       put_scaled<nn::Conv1dImpl>(*before, *affine) || put_scaled<nn::Conv2dImpl>(*before, *affine) ||

@@ -11,7 +11,7 @@ const Pass& evaluation() {
   return pass;
 }
 
-std::optional<Affine> affine_of(const MadeLayer& norm) {
+std::optional<Affine> evaluated(const MadeLayer& norm) {
   return affine_of([&](const at::Tensor& x,
                        const at::Tensor& residual) { return norm.layer->forward(x, residual, evaluation()); },
                    norm.channels, at::kCPU);
@@ -53,7 +53,7 @@ FoldedLayers folded_layers(const std::vector<MadeLayer>& made) {
     } else if (before == nullptr || !before->conv || !before->conv->norm_follows ||
                before->channels != layer.channels) {
       stay(layer, "has no convolution just before it");
-    } else if (const auto affine = affine_of(layer); !affine) {
+    } else if (const auto affine = evaluated(layer); !affine) {
       stay(layer, "depends on its input");
     } else if (folded.tensors.contains(before->name + ".weight")) {
       at::Tensor &weight = folded.tensors[before->name + ".weight"],
