@@ -7,7 +7,7 @@ namespace bnlab {
 namespace {
 
 const Pass& evaluation() {
-  static const Pass pass{.towers = Towers({2}, 1, 0), .mode = Mode::evaluate_saved};
+  static const Pass pass{.towers = Towers({2}, 1, 0), .step = {}, .mode = Mode::evaluate_saved};
   return pass;
 }
 
