@@ -44,7 +44,7 @@ kernels::PooledRows with_mean_counts(kernels::PooledRows met) {
   at::Tensor each = r.mean.narrow(1, channels, 1), mean = r.mean.narrow(1, 0, channels);
   if (met.layout == kernels::PooledLayout::towers) {
     const auto of_group = [&](const at::Tensor& of_towers) {
-      return of_towers.view({-1, met.group}).sum(1, /*keepdim=*/true);
+      return of_towers.reshape({-1, met.group}).sum(1, /*keepdim=*/true);
     };
     each = (of_group(each) / of_group(r.count).clamp_min(1)).expand({-1, met.group}).reshape({-1, 1});
   } else if (sums) {
