@@ -4,14 +4,15 @@
 
 #include <cmath>
 
+#include "harness/convolution.hpp"
 #include "harness/random.hpp"
 
 namespace bnlab {
 namespace {
 
-class Convolution : public Layer {
+class PlainConvolution : public Convolution {
  public:
-  Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options) : site_(site) {
+  PlainConvolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options) : site_(site) {
     weight_ = register_parameter("weight", initial_weights(site, seed).to(options));
     if (site.has_bias()) bias_ = register_parameter("bias", at::zeros({site.out}, options));
   }
@@ -19,6 +20,7 @@ class Convolution : public Layer {
   at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
     return site_.convolved(x, weight_, bias_);
   }
+  at::Tensor filters() const override { return weight_; }
 
  private:
   ConvSite site_;
@@ -44,8 +46,8 @@ Part Network::part_of(const std::string& name) const {
 }
 
 std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
-  return std::make_shared<Convolution>(site, context_.seed,
-                                       at::TensorOptions().device(context_.device).dtype(context_.dtype));
+  return std::make_shared<PlainConvolution>(
+      site, context_.seed, at::TensorOptions().device(context_.device).dtype(context_.dtype));
 }
 
 Outputs Strategy::forward(Network& network, const at::Tensor& images, const Pass& pass) {

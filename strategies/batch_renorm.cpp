@@ -50,6 +50,7 @@ struct Options : BnOptions {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
+    BnOptions::check(run, problems);
     if (!schedule) return;
     const auto [start, end] = schedule->steps(1);
     if (schedule->in_steps() && schedule->in_fractions()) {

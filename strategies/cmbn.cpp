@@ -55,7 +55,8 @@ class MicroBatchPass : public NormPass {
 
   NormFormula formula(const at::Tensor& x) const override {
     if (!micro_batch_.is_first()) refuse_second_derivative(rules_->strategy, site_);
-    return batch_formula(x, *rules_, offsets(), forward_, [](const at::Tensor& parts) { return parts; });
+    return batch_formula(x, *rules_, offsets(), forward_, /*unbiased=*/{},
+                         [](const at::Tensor& parts) { return parts; });
   }
 
  private:
@@ -95,6 +96,7 @@ struct Options : BnOptions {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
+    BnOptions::check(run, problems);
     check_tower("saved_tower", saved_tower, run, problems);
   }
 

@@ -14,6 +14,7 @@ struct Options : BnOptions {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
+    BnOptions::check(run, problems);
     for (size_t t = 0; t < run.samples_per_tower.size(); ++t) {
       const int64_t samples = run.samples_per_tower[t];
       if (samples % virtual_batch != 0) {

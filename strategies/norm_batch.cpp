@@ -39,6 +39,7 @@ struct Options : BnOptions {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
+    BnOptions::check(run, problems);
     const auto& sizes = run.samples_per_tower;
     if (towers_of_a_set(sizes, samples) || sizes.empty()) return;
     std::string towers;

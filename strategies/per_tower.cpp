@@ -1,5 +1,5 @@
 // per_tower: every tower normalises by its own moments. Data-parallel training does this in Caffe, Torch,
-// PyTorch, MXNet and Keras when nothing is said; "pseudo-BN" (parts of a batch normalised apart, then joined)
+// PyTorch and MXNet when nothing is said; "pseudo-BN" (parts of a batch normalised apart, then joined)
 // is the same arithmetic. Each tower has running statistics of its own there, but those of other towers reach
 // neither training nor a checkpoint, so only the saved pair is kept here.
 #include "strategies/engine/bn_strategy.hpp"
@@ -15,6 +15,7 @@ struct Options : BnOptions {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
+    BnOptions::check(run, problems);
     check_tower("saved_tower", saved_tower, run, problems);
   }
 
@@ -29,7 +30,7 @@ struct Options : BnOptions {
 const Registered<Strategy> entry{
     {.name = "per_tower",
      .summary = "every tower normalises by its own moments; one tower's running statistics are saved",
-     .source = "Ioffe and Szegedy 2015, as Caffe, Torch, PyTorch, MXNet and Keras run it on several GPUs; "
+     .source = "Ioffe and Szegedy 2015, as Caffe, Torch, PyTorch and MXNet run it on several GPUs; "
                "\"pseudo-BN\"",
      .formula = "y = gamma (x - m_t) / sqrt(v_t + eps) + beta, for every tower t\n"
                 "running <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = saved_tower",

@@ -19,6 +19,7 @@ class Shuffle : public BnStrategy {
     }
 
     void check(const RunOutline& run, Problems& problems) const {
+      BnOptions::check(run, problems);
       check_tower("saved_tower", saved_tower, run, problems);
     }
 

@@ -13,7 +13,10 @@ struct Options : BnOptions {
     BnOptions::describe(option);
   }
 
-  void check(const RunOutline& run, Problems& problems) const { check_tower("tower", tower, run, problems); }
+  void check(const RunOutline& run, Problems& problems) const {
+    BnOptions::check(run, problems);
+    check_tower("tower", tower, run, problems);
+  }
 
   Rules rules(const Strategy::Context&) const {
     Rules rules = shared_rules("single_tower");

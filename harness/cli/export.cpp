@@ -1,10 +1,13 @@
-// bnlab export: the curves of runs for other programs.
+// bnlab export: the curves of runs for other programs, and weights without norms.
 #include <filesystem>
 #include <iostream>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/inference/folding.hpp"
+#include "harness/shell.hpp"
+#include "harness/text_table.hpp"
 #include "harness/transfer/event_file.hpp"
 
 namespace bnlab {
@@ -12,18 +15,35 @@ namespace {
 
 struct ExportRequest {
   std::string folder;
-  std::string tensorboard;
+  std::string out;
+  bool folded = false;
+  std::string spec;
+  EvaluateJob job;  // but for what follows from the weights
 };
 
+int export_folded(const ExportRequest& request) {
+  EvaluateJob job = request.job;
+  job.weights = request.folder;
+  job = job_of_weights(job, request.spec);
+  const Folded folded = as_usage([&] { return write_folded(job, request.out); });
+  std::cerr << "folded " << folded.norms << " norms; outputs differ by " << significant(folded.difference, 2)
+            << " of the largest. Ask it with: "
+            << shell_command("bnlab forward", {request.out, "--model", job.spec.model.dump(), "--strategy",
+                                               "none", "--classes", std::to_string(folded.classes)})
+            << " --images FILE --out FILE\n";
+  return exit_code::kOk;
+}
+
 int export_curves(const ExportRequest& request) {
+  if (request.folded) return export_folded(request);
   const ExperimentPath experiment = experiment_path(request.folder);
   std::vector<std::string> problems;
-  const int count = export_event_files(experiment.results, experiment.name, request.tensorboard, problems);
+  const int count = export_event_files(experiment.results, experiment.name, request.out, problems);
   for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
   if (count == 0 && problems.empty())
     throw Error(Error::Kind::usage, request.folder + ": no run there has a metrics.jsonl");
   std::cerr << "wrote the event files of " << count << " runs; see them with: tensorboard --logdir "
-            << request.tensorboard << "\n";
+            << request.out << "\n";
   return problems.empty() ? exit_code::kOk : exit_code::kFailed;
 }
 
@@ -31,14 +51,26 @@ int export_curves(const ExportRequest& request) {
 
 void add_export(Program& program) {
   auto [command, request] =
-      add_command(program, "export", "Write the curves of runs as event files for TensorBoard",
-                  "  bnlab export results/quickstart --out /tmp/curves", export_curves);
-  command.add_option("FOLDER", request.folder, "Folder RESULTS/EXPERIMENT")->required();
+      add_command(program, "export", "Write the curves of runs for TensorBoard, or weights without norms",
+                  "  bnlab export results/quickstart --out /tmp/curves\n"
+                  "  bnlab export results/here/quickstart/RUN/1x8-cpu --folded --out folded.safetensors",
+                  export_curves);
   command
-      .add_option("--out,--tensorboard", request.tensorboard,
-                  "Folder for the event files, one below it per run; those of an earlier call are replaced")
-      ->type_name("DIR")
+      .add_option("FOLDER", request.folder,
+                  "Folder RESULTS/EXPERIMENT; with --folded of one run, or its weights.safetensors")
       ->required();
+  command
+      .add_option("--out,--tensorboard", request.out,
+                  "Folder for the event files, one below it per run; those of an earlier call are replaced. "
+                  "With --folded a safetensors file")
+      ->type_name("PATH")
+      ->required();
+  CLI::Option* folded = command.add_flag(
+      "--folded", request.folded,
+      "Put each norm of a trained network into the convolution before it: the same outputs by strategy none");
+  add_spec_of_weights(command, request.spec);
+  add_data_option(command, request.job.data_dir);
+  command.get_option("--spec")->needs(folded);
 }
 
 }  // namespace bnlab

@@ -58,6 +58,20 @@ std::vector<std::string> models_of_gpus() {
   return models;
 }
 
+std::vector<std::vector<int>> peers_of_gpus() {
+  std::vector<std::vector<int>> peers(static_cast<size_t>(visible_gpus()));
+#ifdef USE_C10D_NCCL
+  for (int gpu = 0; gpu < visible_gpus(); ++gpu) {
+    for (int other = 0; other < visible_gpus(); ++other) {
+      int reaches = 0;
+      if (other != gpu && cudaDeviceCanAccessPeer(&reaches, gpu, other) == cudaSuccess && reaches == 1)
+        peers[static_cast<size_t>(gpu)].push_back(other);
+    }
+  }
+#endif
+  return peers;
+}
+
 std::string cuda_version() {
 #ifdef USE_C10D_NCCL
   return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);

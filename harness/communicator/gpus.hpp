@@ -13,6 +13,8 @@ int visible_gpus();
 std::vector<std::string> names_of_gpus();
 // Their models, such as "NVIDIA H100".
 std::vector<std::string> models_of_gpus();
+// The others whose memory each visible GPU can reach by itself.
+std::vector<std::vector<int>> peers_of_gpus();
 // Such as "13.0"; empty without CUDA.
 std::string cuda_version();
 

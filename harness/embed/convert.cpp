@@ -1,14 +1,20 @@
-// Layers exchanged and statistics recomputed below a module.
+// Layers exchanged, folded, and statistics recomputed below a module.
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/moduledict.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "harness/affine.hpp"
 #include "harness/embed/bnlab/batch_norm.hpp"
 #include "harness/embed/embedded_site.hpp"
 #include "harness/error.hpp"
@@ -127,6 +133,42 @@ std::shared_ptr<nn::Module> put_plain(const Place& place, const nn::BatchNormOpt
   return layer;
 }
 
+// The weight of a layer that a norm can be folded into, [outputs, ...]; else undefined.
+at::Tensor filters_of(const nn::Module& module) {
+  if (const auto* one = module.as<nn::Conv1dImpl>()) return one->weight;
+  if (const auto* two = module.as<nn::Conv2dImpl>()) return two->weight;
+  if (const auto* three = module.as<nn::Conv3dImpl>()) return three->weight;
+  const auto* linear = module.as<nn::LinearImpl>();
+  return linear == nullptr ? at::Tensor() : linear->weight;
+}
+
+// What a layer does to each channel in an evaluation: asked of a copy in float64.
+std::optional<Affine> evaluated(const BatchNormImpl& layer, at::Device device) {
+  if (!layer.site().keeps_statistics()) return std::nullopt;
+  const std::shared_ptr<nn::Module> module = layer.clone();
+  auto& copy = *module->as<BatchNormImpl>();
+  copy.eval();
+  copy.to(device, at::kDouble);
+  return affine_of([&](const at::Tensor& x, const at::Tensor& residual) { return copy.forward(x, residual); },
+                   layer.options.num_features(), device);
+}
+
+// Where the layer is one of this type: a copy with a bias and these outputs in its place.
+template <class Layer>
+bool put_scaled(const Place& place, const Affine& by) {
+  const auto* layer = place.child->as<Layer>();
+  if (layer == nullptr) return false;
+  Layer with_bias(*layer);
+  with_bias.options.bias(true);
+  const auto made = std::dynamic_pointer_cast<Layer>(with_bias.clone());
+  const at::Tensor weight = layer->weight.to(at::kDouble).flatten(1) * by.scale.unsqueeze(1);
+  const at::Tensor bias = layer->bias.defined() ? layer->bias * by.scale + by.shift : by.shift;
+  made->weight.set_data(weight.view_as(layer->weight).to(layer->weight.scalar_type()));
+  made->bias.set_data(bias.to(layer->weight.scalar_type()));
+  put(place, made);
+  return true;
+}
+
 std::vector<BatchNormImpl*> layers_below(nn::Module& module) {
   std::vector<BatchNormImpl*> layers;
   module.apply([&](nn::Module& each) {
@@ -198,6 +240,35 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
                 : put_plain<nn::BatchNorm3dImpl>(place, options);
   }
   return static_cast<int64_t>(ours.size());
+}
+
+std::vector<std::string> fold(nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  const std::vector<Place> places = places_below(module);
+  std::vector<std::string> staying;
+  for (const Place& place : places) {
+    const auto* norm = place.child->as<BatchNormImpl>();
+    if (norm == nullptr) continue;
+    if (norm->is_training())
+      throw Error(Error::Kind::usage, "fold: " + place.path + " is in training mode; call eval() first");
+    const auto before = std::ranges::find_if(places, [&](const Place& other) {
+      return other.parent == place.parent && other.index + 1 == place.index;
+    });
+    const bool in_turn = place.parent->as<nn::SequentialImpl>() != nullptr && before != places.end();
+    const at::Tensor filters = in_turn ? filters_of(*before->child) : at::Tensor();
+    if (!filters.defined() || filters.size(0) != norm->options.num_features()) {
+      staying.push_back(place.path +
+                        ": no convolution or linear layer stands just before it in a Sequential");
+    } else if (const auto affine = evaluated(*norm, filters.device()); !affine) {
+      staying.push_back(place.path + ": its strategy " + norm->options.strategy() + " depends on its input");
+    } else {
+      put_scaled<nn::Conv1dImpl>(*before, *affine) || put_scaled<nn::Conv2dImpl>(*before, *affine) ||
+          put_scaled<nn::Conv3dImpl>(*before, *affine) || put_scaled<nn::LinearImpl>(*before, *affine);
+      norm->options.relu() ? put(place, std::make_shared<nn::ReLUImpl>())
+                           : put(place, std::make_shared<nn::IdentityImpl>());
+    }
+  }
+  return staying;
 }
 
 void recompute(nn::Module& module, int64_t batches, const std::function<void(int64_t)>& forward) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/mapped.hpp"
 #include "harness/probe/collectives.hpp"
@@ -31,14 +32,16 @@ Json load() {
 
 Json fabric_of(const ProbeRequest& request, const Rendezvous& rendezvous) {
   const Json libraries = library_versions();
-  return {{"device", name_of(request.device)},
-          {"ranks", rendezvous.size},
-          {"nodes", request.nodes},
-          {"threads_per_rank", request.threads},
-          {"launcher", request.launcher},
-          {"added_delay_s", rendezvous.delay.seconds},
-          {"added_bytes_per_s", rendezvous.delay.bytes_per_s},
-          {"environment", environment_record(libraries)}};
+  Json fabric = {{"device", name_of(request.device)},
+                 {"ranks", rendezvous.size},
+                 {"nodes", request.nodes},
+                 {"threads_per_rank", request.threads},
+                 {"launcher", request.launcher},
+                 {"added_delay_s", rendezvous.delay.seconds},
+                 {"added_bytes_per_s", rendezvous.delay.bytes_per_s},
+                 {"environment", environment_record(libraries)}};
+  if (request.device == Device::cuda) fabric["peers"] = peers_of_gpus();
+  return fabric;
 }
 
 class Probing {

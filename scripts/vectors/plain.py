@@ -5,7 +5,8 @@ import numpy
 
 FAULTS = ("e_x2", "biased", "mean_of_ranks", "variance_of_ranks", "eps_outside", "no_exchange", "all_ranks", "momentum_swapped",
           "momentum_fixed", "counts_samples", "rank_count", "half_sums", "half_counts", "first_32_channels", "kept_in_layer",
-          "empty_is_nan", "layout_ignored", "eval_by_batch", "nan_hidden", "wrong_eps", "half_squares", "stopped_gradient")
+          "empty_is_nan", "layout_ignored", "eval_by_batch", "nan_hidden", "wrong_eps", "half_squares", "stopped_gradient",
+          "normalises_unbiased")
 NARROW = {"float16": (numpy.float16, 11), "bfloat16": (None, 8), "float32": (numpy.float32, 24), "float64": (numpy.float64, 53)}
 
 
@@ -76,6 +77,8 @@ class Layer:
             count, mean, var = self.moments(xs)
             if not self.fault == "eval_by_batch":
                 self.remember(count, mean, var, xs)
+            if self.fault == "normalises_unbiased":
+                var = var * count / max(1, count - 1)
         else:
             count, mean, var = 0, self.running_mean, self.running_var
             if self.fault == "eval_by_batch":

@@ -27,6 +27,34 @@
 namespace bnlab {
 namespace {
 
+// Where towers weigh alike, a tower's row travels as if of one value, and its n_t as one channel more: what is
+// exchanged alone tells how large the images of other ranks are.
+at::Tensor of_equal_weight(const at::Tensor& rows) {
+  const Moments r(rows);
+  return pack_moments((r.count > 0).to(at::kDouble), at::cat({r.mean, r.count}, 1),
+                      at::cat({r.m2 / r.count.clamp_min(1), at::zeros_like(r.count)}, 1));
+}
+
+// The same, met: without that channel, and with N / T in the place of every tower's n_t, so that N is the
+// count of all.
+kernels::PooledRows with_mean_counts(kernels::PooledRows met) {
+  const Moments r(met.rows);
+  const int64_t channels = r.mean.size(1) - 1;
+  const bool sums = met.layout == kernels::PooledLayout::group_sums;
+  at::Tensor each = r.mean.narrow(1, channels, 1), mean = r.mean.narrow(1, 0, channels);
+  if (met.layout == kernels::PooledLayout::towers) {
+    const auto of_group = [&](const at::Tensor& of_towers) {
+      return of_towers.reshape({-1, met.group}).sum(1, /*keepdim=*/true);
+    };
+    each = (of_group(each) / of_group(r.count).clamp_min(1)).expand({-1, met.group}).reshape({-1, 1});
+  } else if (sums) {
+    each = each / r.count.clamp_min(1);
+  }
+  if (sums) mean = mean * each;
+  met.rows = pack_moments(r.count * each, mean, r.m2.narrow(1, 0, channels) * each);
+  return met;
+}
+
 // Normalises by the moments of the batch.
 class BatchPass : public NormPass {
  public:
@@ -43,10 +71,11 @@ class BatchPass : public NormPass {
         renorm_(std::move(renorm)),
         update_(std::move(update)) {
     if (rules_->pools()) {
+      for (const int64_t samples : towers_.all_samples()) is_full_.push_back(samples > 0);
       route_ = route_taken(rules_->route, context.statistics.size())
                    .make({.towers = towers_,
                           .rows_per_sample = pass.rows_per_sample,
-                          .elements = sets_.towers,
+                          .elements = rules_->equal_weights ? is_full_ : sets_.towers,
                           .group = rules_->group(towers_),
                           .merge = rules_->merge,
                           .precision = precision_,
@@ -58,6 +87,7 @@ class BatchPass : public NormPass {
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
     const kernels::NormOptions options{.eps = rules_->eps,
+                                       .ddof = rules_->normalise_ddof,
                                        .mean_only = rules_->mean_only,
                                        .weight = weight,
                                        .bias = bias,
@@ -69,8 +99,14 @@ class BatchPass : public NormPass {
       return forward_;
     }
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(local, x); });
+    const bool equal = rules_->equal_weights;
+    kernels::PooledRows pooled =
+        at_site(site_, "forward", [&] { return route_->moments(equal ? of_equal_weight(local) : local, x); });
+    if (equal) pooled = with_mean_counts(pooled);
     forward_ = kernels::pooled_forward(pooled, rules_->merge, options, precision_, update_->begin());
+    if (rules_->normalise_ddof > 0)
+      unbiased_ = forward_.count / (forward_.count - rules_->normalise_ddof).clamp_min(1);
+    if (equal) forward_.count = counts_of_gradients(local);
     if (rules_->merge == Merge::averaged) local_mean_ = Moments(local).mean.to(precision_);
     remember({.local = local, .pooled = &pooled});
     return forward_;
@@ -88,6 +124,7 @@ class BatchPass : public NormPass {
           at_site(site_, "backward", [&] { return route_->sums(local, incoming); });
       k = kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight);
     }
+    if (unbiased_.defined()) k.b = k.b * unbiased_;
     // With Merge::averaged the exact derivative of the forward pass is about each tower's own mean.
     if (local_mean_.defined()) k.mean = local_mean_;
     return k;
@@ -95,7 +132,7 @@ class BatchPass : public NormPass {
 
   NormFormula formula(const at::Tensor& x) const override {
     if (rules_->renorm) refuse_second_derivative(rules_->strategy, site_);
-    return batch_formula(x, *rules_, offsets(), forward_, [this](const at::Tensor& parts) {
+    return batch_formula(x, *rules_, offsets(), forward_, unbiased_, [this](const at::Tensor& parts) {
       return route_ ? sum_over_groups(parts, towers_, rules_->group(towers_), ranks_, site_) : parts;
     });
   }
@@ -105,6 +142,15 @@ class BatchPass : public NormPass {
   }
 
  private:
+  // Where towers weigh alike: T n_t for the N of a tower's gradients [G, C], T the full towers of its group.
+  at::Tensor counts_of_gradients(const at::Tensor& local) const {
+    const std::vector<int64_t> full = sums_of_groups(is_full_, rules_->group(towers_));
+    at::Tensor counts = Moments(local).count.clone();
+    for (int64_t t = 0; t < counts.size(0); ++t)
+      counts[t].mul_(full[static_cast<size_t>((towers_.first() + t) / rules_->group(towers_))]);
+    return counts.clamp_min(1).to(precision_).expand_as(forward_.count).contiguous();
+  }
+
   void remember(const MomentsOfPass& moments) {
     at_site(site_, "forward", [&] { update_->remember(moments); });
   }
@@ -118,6 +164,8 @@ class BatchPass : public NormPass {
   std::optional<kernels::Renormalisation> renorm_;
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
+  std::vector<int64_t> is_full_;  // of every tower: 1, or 0 where it has no sample
+  at::Tensor unbiased_;           // [G, C], N / (N - 1), where such a variance normalises
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };
 

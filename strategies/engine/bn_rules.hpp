@@ -68,7 +68,10 @@ struct Rules {
   bool about_zero = false;              // no mean is subtracted: E[x^2] stands in the place of the variance
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // weight of the new value; none: cumulative average
-  double ddof = 1;  // what is taken off the count of a remembered variance: 1 unbiased, 0 biased
+  double ddof = 1;             // what is taken off the count of a remembered variance: 1 unbiased, 0 biased
+  double normalise_ddof = 0;   // the same of the variance that normalises
+  bool equal_weights = false;  // towers that are pooled count alike, whatever they hold
+  bool zero_debias = false;    // what the running statistics began with weighs nothing
   bool affine = true;
 
   bool pools() const { return normalise_by == NormaliseBy::pooled; }

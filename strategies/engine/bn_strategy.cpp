@@ -34,7 +34,15 @@ void BnOptions::describe(OptionVisitor& option) {
       .at_most(1);
   option("running_variance", running_variance,
          "what the running statistics remember: M2 / (n - 1), or M2 / n as TensorFlow and Keras have it");
+  option("running", running, "what they begin with fades, or weighs nothing, as in TensorFlow");
   option("affine", affine, "whether there are a weight and a bias per channel");
+}
+
+void BnOptions::check(const RunOutline&, Problems& problems) const {
+  if (running == Running::zero_debias && momentum.value_or(0) == 0) {
+    problems.add("running", "expected fading with a momentum of " + std::string(momentum ? "0" : "null") +
+                                ", which has nothing to take off, got zero_debias");
+  }
 }
 
 Rules BnOptions::shared_rules(const std::string& strategy) const {
@@ -43,6 +51,7 @@ Rules BnOptions::shared_rules(const std::string& strategy) const {
   rules.eps = eps;
   rules.momentum = momentum;
   rules.ddof = running_variance == RunningVariance::unbiased ? 1 : 0;
+  rules.zero_debias = running == Running::zero_debias;
   rules.affine = affine;
   return rules;
 }

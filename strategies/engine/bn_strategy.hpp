@@ -42,14 +42,19 @@ class BnStrategy : public Strategy {
 // normalises, as TensorFlow and Keras do in most of their paths.
 BNLAB_CHOICE(RunningVariance, unbiased, biased)
 
+// Whether what the running statistics begin with fades, or weighs nothing.
+BNLAB_CHOICE(Running, fading, zero_debias)
+
 // The options that every member takes, after its own.
 struct BnOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
   RunningVariance running_variance = RunningVariance::unbiased;
+  Running running = Running::fading;
   bool affine = true;
 
   void describe(OptionVisitor& option);
+  void check(const RunOutline& run, Problems& problems) const;
   bool has_running_statistics() const { return true; }
   // Rules with these options filled in: local moments, otherwise as Rules begin.
   Rules shared_rules(const std::string& strategy) const;

@@ -149,20 +149,27 @@ Distribution saved_distribution(const Rules& rules, bool replicas) {
   return rules.remember == Remember::tower && replicas ? Distribution::independent : Distribution::partial;
 }
 
+PairRule rule_of(const Rules& rules, Remember remember, int64_t tower = 0) {
+  return {.remember = remember,
+          .tower = tower,
+          .momentum = rules.momentum,
+          .ddof = rules.ddof,
+          .zero_debias = rules.zero_debias};
+}
+
 PairRule saved_rule(const Rules& rules, const Strategy::Context& context) {
   const bool last_rank = context.replicas && rules.saved_tower < 0;  // one tower per rank
-  return {rules.remember, last_rank ? context.statistics.size() - 1 : rules.saved_tower, rules.momentum,
-          rules.ddof};
+  return rule_of(rules, rules.remember, last_rank ? context.statistics.size() - 1 : rules.saved_tower);
 }
 
 PairRule shadow_rule(const Population& population, const Rules& rules) {
   switch (population.kind) {
     case Population::Kind::tower:
-      return {Remember::tower, population.tower, rules.momentum, rules.ddof};
+      return rule_of(rules, Remember::tower, population.tower);
     case Population::Kind::mean:
-      return {Remember::mean, 0, rules.momentum, rules.ddof};
+      return rule_of(rules, Remember::mean);
     default:
-      return {Remember::pooled, 0, rules.momentum, rules.ddof};
+      return rule_of(rules, Remember::pooled);
   }
 }
 

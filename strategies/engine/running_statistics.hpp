@@ -2,7 +2,8 @@
 // ranks hold it between steps, and how it reaches the buffers that evaluation and checkpoints read.
 //
 //   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, v_i), where v_i is M2 / (n - 1), or M2 / n by
-//             Rules::ddof, and a is `momentum`, or 1/k in the k-th update. Rules::remember decides which
+//             Rules::ddof, and a is `momentum`, or in the k-th update 1/k or, by Rules::zero_debias,
+//             momentum / (1 - (1 - momentum)^k). Rules::remember decides which
 //             sets, and with what weights (update_of_step); the kernels compute it (UpdateRunning of
 //             kernels/channel.hpp).
 //   between   Moments that enter linearly need no exchange per step: each rank holds a partial sum of the
@@ -20,6 +21,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,6 +42,7 @@ struct PairRule {
   int64_t tower = 0;                     // of Remember::tower; -1: the last
   std::optional<double> momentum = 0.1;  // weight of the new value; none: the k-th update weighs 1/k
   double ddof = 1;                       // Rules::ddof
+  bool zero_debias = false;              // Rules::zero_debias
 };
 
 // pair <- decay pair + sum over sets of weights[i] (m_i, v_i).
@@ -57,7 +60,10 @@ inline PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t
   update.weights.assign(elements.size(), 0.0);
   const auto next_weight = [&] {
     ++updates;
-    return rule.momentum ? *rule.momentum : 1.0 / static_cast<double>(updates);
+    const auto k = static_cast<double>(updates);
+    if (!rule.momentum) return 1.0 / k;
+    const double a = *rule.momentum;
+    return rule.zero_debias && a > 0 ? a / (1 - std::pow(1 - a, k)) : a;
   };
   const auto is_full = [](int64_t n) { return n > 0; };
   switch (rule.remember) {

@@ -40,7 +40,7 @@ class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
 }  // namespace
 
 NormFormula batch_formula(const at::Tensor& x, const Rules& rules, const kernels::Offsets& offsets,
-                          const kernels::Coefficients& forward,
+                          const kernels::Coefficients& forward, const at::Tensor& unbiased,
                           const std::function<at::Tensor(const at::Tensor&)>& pooled) {
   const Gradient gradient = rules.gradient;
   // Of t over this rank's sets, divided by what shares their moments; and the mean over all that shares them,
@@ -69,9 +69,12 @@ NormFormula batch_formula(const at::Tensor& x, const Rules& rules, const kernels
     const at::Tensor about = rules.merge == Merge::e_x2 ? at::zeros_like(m) : forward.mean;
     var = mean((x - rows(about)).square()) - (m - about).square();
   }
+  if (unbiased.defined()) var = var * unbiased;
   formula.scale = rows((var + rules.eps).rsqrt());
   formula.normalised = formula.normalised * formula.scale;
   formula.about_own = own.defined() ? own * formula.scale : own;
+  if (unbiased.defined())
+    formula.about_own = (own.defined() ? formula.about_own : formula.normalised) * rows(unbiased);
   return formula;
 }
 

@@ -32,10 +32,10 @@ struct NormFormula {
   bool centred = true;        // whether m is a mean of x; false: it is 0
 };
 
-// Of a set by the moments of the batch. pooled: [G, C] of this rank's sets, summed over all that share their
-// moments.
+// Of a set by the moments of the batch. unbiased: what its variance is multiplied by [G, C], or undefined
+// (1). pooled: [G, C] of this rank's sets, summed over all that share their moments.
 NormFormula batch_formula(const at::Tensor& x, const Rules& rules, const kernels::Offsets& offsets,
-                          const kernels::Coefficients& forward,
+                          const kernels::Coefficients& forward, const at::Tensor& unbiased,
                           const std::function<at::Tensor(const at::Tensor&)>& pooled);
 
 struct NormGradients {

@@ -28,13 +28,17 @@ StandardisedConvolution::StandardisedConvolution(const ConvSite& site, const at:
   if (site.bias) bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
 }
 
+// Without a copy. The order of a filter's values does not matter.
+at::Tensor StandardisedConvolution::filters() const {
+  return v_.is_contiguous() ? standardised(v_.flatten(1)).view_as(v_)
+                            : standardised(v_.permute({0, 2, 3, 1}).flatten(1))
+                                  .view({v_.size(0), v_.size(2), v_.size(3), v_.size(1)})
+                                  .permute({0, 3, 1, 2});
+}
+
 at::Tensor StandardisedConvolution::forward(at::Tensor x, at::Tensor, const Pass&) {
-  // In the layout of v, without a copy. The order of a filter's values does not matter.
-  const at::Tensor w = v_.is_contiguous() ? standardised(v_.flatten(1)).view_as(v_)
-                                          : standardised(v_.permute({0, 2, 3, 1}).flatten(1))
-                                                .view({v_.size(0), v_.size(2), v_.size(3), v_.size(1)})
-                                                .permute({0, 3, 1, 2});
-  return site_.convolved(x, w.to(x.scalar_type()), bias_.defined() ? bias_.to(x.scalar_type()) : bias_);
+  return site_.convolved(x, filters().to(x.scalar_type()),
+                         bias_.defined() ? bias_.to(x.scalar_type()) : bias_);
 }
 
 at::Tensor StandardisedConvolution::standardised(const at::Tensor& filters) const {

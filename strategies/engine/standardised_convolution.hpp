@@ -6,19 +6,20 @@
 // with m, var and std of the values of one output channel's filter
 #pragma once
 
-#include "harness/network.hpp"
+#include "harness/convolution.hpp"
 
 namespace bnlab {
 
 enum class WeightRule { paper, code, centred };
 
-class StandardisedConvolution : public Layer {
+class StandardisedConvolution : public Convolution {
  public:
   // v: [out, in, k, k], registered as `weight`, as the name is in checkpoints of plain convolutions; a site
   // that asks for a bias gets one.
   StandardisedConvolution(const ConvSite& site, const at::Tensor& v, WeightRule rule, double eps);
 
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+  at::Tensor filters() const override;  // standardised, in the layout of v
 
  private:
   at::Tensor standardised(const at::Tensor& filters) const;  // [out, values of a filter]

@@ -44,14 +44,14 @@ at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& 
   const bool repeats = pass.details.kept != nullptr && pass.details.kept->repeats();
   const bool begins = pass.step.index == 0 && pass.micro_batch.is_first() && !repeats;
   if (init_scale_ && training && begins && pass.towers.total_samples() > 0) initialise(x);
-  const at::Tensor w = weight().to(x.scalar_type());
+  const at::Tensor w = filters().to(x.scalar_type());
   if (!centre_) return site_.convolved(x, w, bias_.to(x.scalar_type()));
   const at::Tensor y = centre_->forward(site_.convolved(x, w, {}), {}, pass);
   return y + bias_.to(y.scalar_type()).view({1, -1, 1, 1});
 }
 
 // In the layout of v, without a copy.
-at::Tensor WeightNormConvolution::weight() const {
+at::Tensor WeightNormConvolution::filters() const {
   return v_.is_contiguous() ? with_norms(v_, gain_)
                             : with_norms(v_.permute({0, 2, 3, 1}), gain_).permute({0, 3, 1, 2});
 }

@@ -9,11 +9,12 @@
 #include <memory>
 #include <optional>
 
+#include "harness/convolution.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {
 
-class WeightNormConvolution : public Layer {
+class WeightNormConvolution : public Convolution {
  public:
   // v: [out, in, k, k], its options are those of all parameters. gain starts as norm(v), where w is v, and
   // bias as 0. init_scale: initialise from the data of training step 0; nothing: do not. centre: the layer
@@ -24,10 +25,10 @@ class WeightNormConvolution : public Layer {
 
   // Throws Error (refused) where an output channel to be initialised does not vary.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+  at::Tensor filters() const override;  // gain v / |v|
 
  private:
-  at::Tensor weight() const;  // gain v / |v|
-  at::Tensor norm() const;    // of v, [out]
+  at::Tensor norm() const;  // of v, [out]
   void initialise(const at::Tensor& x);
   void check_spread(const at::Tensor& mean, const at::Tensor& deviation) const;
 

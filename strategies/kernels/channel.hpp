@@ -191,7 +191,7 @@ struct Forward {
   Rows moments{};  // a row for every group
   int64_t sets = 0;
   Grouping grouping{};
-  double eps = 0;
+  double eps = 0, ddof = 0;
   bool mean_only = false;
   const T *weight = nullptr, *bias = nullptr;  // [C]; null: 1 and 0
   const T* running = nullptr;                  // [2, C] of batch renormalisation; null: none
@@ -204,7 +204,8 @@ struct Forward {
 
   BNLAB_BOTH void of_set(int64_t s, int64_t c) const {
     const int64_t i = s * moments.channels + c, row = grouping.group(s);
-    const double n = at_least_one(moments.count(row)), var = moments.m2(row, c) / n + eps;
+    const double n = at_least_one(moments.count(row));
+    const double var = moments.m2(row, c) / at_least_one(n - ddof) + eps;
     out.count[i] = static_cast<T>(n);
     out.mean[i] = static_cast<T>(moments.mean(row, c));
     out.invstd[i] = mean_only ? T(1) : static_cast<T>(1.0 / sqrt(var));

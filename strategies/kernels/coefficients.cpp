@@ -171,6 +171,7 @@ channel::Forward<T> ForwardStep::on_pointers() const {
       .sets = out.mean.size(0),
       .grouping = grouping,
       .eps = options.eps,
+      .ddof = options.ddof,
       .mean_only = options.mean_only,
       .weight = read<T>(options.weight),
       .bias = read<T>(options.bias),

@@ -168,6 +168,7 @@ struct Renormalisation {
 // What the coefficients follow from beside the moments.
 struct NormOptions {
   double eps = 0;
+  double ddof = 0;  // taken off the count in the variance v that normalises
   bool mean_only = false;
   at::Tensor weight = {}, bias = {};  // gamma and beta [C], or undefined: 1 and 0
   std::optional<Renormalisation> renorm = {};

@@ -10,7 +10,8 @@ BatchNormSite::BatchNormSite(const Json& options, const Start& start)
     : strategy_(start.strategy),
       eps_(options.at("eps").get<double>()),
       affine_(options.at("affine").get<bool>()),
-      running_(start.pair, options.at("momentum"), start.held, remembers_biased(options)),
+      running_(start.pair, options.at("momentum"), start.held, remembers_biased(options),
+               options.at("running") == "zero_debias"),
       passes_(start.passes_per_step, start.statistics_per_step) {}
 
 std::vector<Tensors> BatchNormSite::sets(const Tensors& x) const {
@@ -160,12 +161,16 @@ const auto per_tower = site_reference<PerTower>("per_tower", {Json::object(),
                                                               {{"saved_tower", 1}},
                                                               {{"momentum", nullptr}},
                                                               {{"running_variance", "biased"}},
+                                                              {{"running", "zero_debias"}},
                                                               {{"affine", false}},
                                                               {{"eps", 0.1}}});
 const auto single_tower = site_reference<SingleTower>("single_tower", {Json::object(), {{"tower", 1}}});
 const auto last_tower = site_reference<LastTower>("last_tower", {Json::object(), {{"momentum", nullptr}}});
 const auto every_tower =
-    site_reference<EveryTower>("every_tower", {Json::object(), {{"momentum", nullptr}}, {{"momentum", 1}}});
+    site_reference<EveryTower>("every_tower", {Json::object(),
+                                               {{"momentum", nullptr}},
+                                               {{"momentum", 1}},
+                                               {{"running", "zero_debias"}, {"running_variance", "biased"}}});
 const auto cmbn = site_reference<Cmbn>(
     "cmbn", {Json::object(), {{"saved_tower", 1}}, {{"momentum", nullptr}}, {{"affine", false}}});
 const auto averaged =
@@ -173,6 +178,7 @@ const auto averaged =
                                           {{"merge", "pooled"}},
                                           {{"merge", "pooled"}, {"running_variance", "biased"}},
                                           {{"momentum", nullptr}},
+                                          {{"running", "zero_debias"}},
                                           {{"merge", "pooled"}, {"momentum", nullptr}}});
 
 }  // namespace

@@ -84,12 +84,21 @@ bool remembers_biased(const Json& options) {
   return options.value("running_variance", "unbiased") == "biased";
 }
 
-RunningPair::RunningPair(const Pair& start, const Json& momentum, at::ScalarType held, bool biased)
+RunningPair::RunningPair(const Pair& start, const Json& momentum, at::ScalarType held, bool biased,
+                         bool zero_debias)
     : pair_(start),
       start_(start),
       momentum_(momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())),
       held_(held),
-      biased_(biased) {}
+      biased_(biased),
+      zero_debias_(zero_debias) {}
+
+double RunningPair::next_weight() {
+  if (!momentum_) return 1.0 / static_cast<double>(++updates_);
+  if (!zero_debias_) return *momentum_;
+  weighs_ = (1 - *momentum_) * weighs_ + *momentum_;
+  return *momentum_ / weighs_;
+}
 
 Pair RunningPair::written(const Moments& set) const {
   const auto n = static_cast<double>(set.count);

@@ -39,8 +39,10 @@ struct Pair {
 class RunningPair {
  public:
   // held: the precision that holds the statistics; momentum null: the k-th update weighs 1/k; biased: which
-  // variance is remembered.
-  RunningPair(const Pair& start, const Json& momentum, at::ScalarType held, bool biased = false);
+  // variance is remembered; zero_debias: the start weighs nothing, so that the k-th update of weight a weighs
+  // a among the 1 - (1 - a)^k of all.
+  RunningPair(const Pair& start, const Json& momentum, at::ScalarType held, bool biased = false,
+              bool zero_debias = false);
 
   // What an update writes for a set: its mean and variance, NaN where the held precision has no number.
   Pair written(const Moments& set) const;
@@ -57,15 +59,16 @@ class RunningPair {
   const Pair& pair() const { return pair_; }
 
  private:
-  double next_weight() { return momentum_.value_or(1.0 / static_cast<double>(++updates_)); }
+  double next_weight();
 
   Pair pair_;
   Pair start_;
   std::map<size_t, Pair> of_towers_;
   std::optional<double> momentum_;
   at::ScalarType held_;
-  bool biased_;
+  bool biased_, zero_debias_;
   int64_t updates_ = 0;
+  double weighs_ = 0;  // all updates so far, with zero_debias
 };
 
 // Of the strategy's options: whether the biased variance is remembered.

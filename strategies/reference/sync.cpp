@@ -1,6 +1,8 @@
 // Reference of sync: the towers of a group share the moments of all their values together.
 //   y = gamma (x - m) / sqrt(v + eps) + beta, m over the group, v over the group or (averaged) sum n_t v_t /
 //   N
+// With weights equal m and v are means over the towers that hold values, of m_t and of v_t + (m_t - m)^2 or
+// (averaged) of v_t; normalise unbiased puts v N / (N - 1) under the root.
 // gradient own_tower is the derivative of each tower's own loss by its own inputs: for the moments that
 // normalise a tower the others' values are constants. stopped: all values are.
 #include <algorithm>
@@ -16,9 +18,13 @@ class Sync : public BatchNormSite {
       : BatchNormSite(options, start),
         gradient_(options.at("gradient").get<std::string>()),
         averaged_(options.at("variance") == "averaged"),
+        equal_(options.at("weights") == "equal"),
+        unbiased_(options.at("normalise") == "unbiased"),
         group_(options.at("group_size").is_null() ? start.towers : options.at("group_size").get<size_t>()) {
     if (start.towers % group_ != 0) refuse("sync: the groups do not divide the towers");
     if (averaged_ && gradient_ == "own_tower") refuse("sync: own_tower with averaged is not defined");
+    if (equal_ && options.at("route").get<std::string>().starts_with("gather_activations"))
+      refuse("sync: all values have no weights");
   }
 
  protected:
@@ -35,7 +41,9 @@ class Sync : public BatchNormSite {
       const Moments shared = group_moments(group);
       for (size_t t = 0; t < group.size(); ++t) {
         const Moments& m = gradient_ == "full" ? shared : group_moments(seen_by(t, group));
-        y.push_back(m.count == 0 ? group[t] : standardise(group[t], m.mean, m.var, eps()));
+        const auto n = static_cast<double>(m.count);
+        const double factor = unbiased_ ? n / std::max(1.0, n - 1) : 1;
+        y.push_back(m.count == 0 ? group[t] : standardise(group[t], m.mean, m.var * factor, eps()));
       }
     }
     return y;
@@ -60,14 +68,20 @@ class Sync : public BatchNormSite {
  private:
   Moments group_moments(const Tensors& group) const {
     Moments all = moments(group);
-    if (averaged_ && all.count > 0) {
-      all.var = at::zeros_like(all.var);
-      for (const at::Tensor& tower : group) {
-        const Moments own = moments({tower});
-        if (own.count > 0)
-          all.var = all.var + own.var * (static_cast<double>(own.count) / static_cast<double>(all.count));
-      }
+    if (all.count == 0 || !(averaged_ || equal_)) return all;
+    Tensors means, vars;
+    std::vector<double> weights;
+    for (const at::Tensor& tower : group) {
+      const Moments own = moments({tower});
+      if (own.count == 0) continue;
+      means.push_back(own.mean);
+      vars.push_back(own.var);
+      weights.push_back(equal_ ? 1 : static_cast<double>(own.count));
     }
+    const at::Tensor weight = at::tensor(weights, at::kDouble).unsqueeze(1);
+    const auto mean = [&](const at::Tensor& of_towers) { return (weight * of_towers).sum(0) / weight.sum(); };
+    all.mean = mean(at::stack(means));
+    all.var = mean(averaged_ ? at::stack(vars) : at::stack(vars) + (at::stack(means) - all.mean).square());
     return all;
   }
 
@@ -80,7 +94,7 @@ class Sync : public BatchNormSite {
   }
 
   std::string gradient_;
-  bool averaged_;
+  bool averaged_, equal_, unbiased_;
   size_t group_;
 };
 
@@ -136,6 +150,15 @@ const auto sync = site_reference<Sync, SyncReference>(
              {{"group_size", 2}, {"gradient", "own_tower"}, {"momentum", nullptr}},
              {{"group_size", 2}, {"variance", "averaged"}},
              {{"group_size", 2}, {"moments", "e_x2"}},
+             {{"weights", "equal"}},
+             {{"weights", "equal"}, {"gradient", "own_tower"}},
+             {{"weights", "equal"}, {"variance", "averaged"}},
+             {{"weights", "equal"}, {"route", "all_reduce"}, {"group_size", 2}},
+             {{"weights", "equal"}, {"route", "gather_activations"}},
+             {{"weights", "equal"}, {"moments", "e_x2"}, {"normalise", "unbiased"}},
+             {{"normalise", "unbiased"}},
+             {{"normalise", "unbiased"}, {"variance", "averaged"}, {"group_size", 2}},
+             {{"running", "zero_debias"}},
              {{"momentum", nullptr}},
              {{"affine", false}}});
 

@@ -57,6 +57,17 @@ TEST_F(PredictCommand, WritesPicturesOfAllRunsBesideTheTruth) {
   EXPECT_EQ(read_text(out + "/" + overlay), "50 50 50 50 50 50 ");
 }
 
+TEST_F(PredictCommand, ExportFoldsTheWeightsOfOneRun) {
+  const std::string left = run_of("left"), out = scratch_ / "out";
+  ASSERT_EQ(call({"export", left, "--folded", "--out", out}), exit_code::kOk) << said_;
+  EXPECT_EQ(said_, "folded 3 norms; outputs differ by 2e-07 of the largest. Ask it with: bnlab forward " +
+                       out +
+                       R"( --model '{"name":"fake"}' --strategy none --classes 7 --images FILE --out FILE)"
+                       "\n");
+  EXPECT_EQ(read_text(out), left + "/weights.safetensors");
+  EXPECT_EQ(call({"export", left, "--spec", "x", "--out", out}), exit_code::kUsage);
+}
+
 TEST_F(PredictCommand, TakesSixSamplesIfNoneIsNamed) {
   const std::string left = run_of("left"), out = scratch_ / "out";
   ASSERT_EQ(call({"predict", left + "/weights.safetensors", "--out", out}), exit_code::kOk) << said_;

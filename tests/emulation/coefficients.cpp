@@ -34,6 +34,7 @@ class CoefficientsCheck {
     forward_and_backward(true, false, true, true);
     forward_and_backward(true, false, true, false);
     forward_and_backward(false, true, false, true);
+    forward_and_backward(true, false, false, true, /*ddof=*/1);
     update_of_running();
   }
 
@@ -78,13 +79,13 @@ class CoefficientsCheck {
            1 + squares);
   }
 
-  void forward_and_backward(bool affine, bool mean_only, bool renorm, bool full) {
+  void forward_and_backward(bool affine, bool mean_only, bool renorm, bool full, double ddof = 0) {
     const Tensor running = filled(Tensor({2, kChannels}, type_), random_, 0, 1);
     std::vector<double> before = running.values();
     for (double& value : before) value = std::abs(value);
     running.set_values(before);
     before = running.values();
-    NormOptions options{.eps = kEps, .mean_only = mean_only};
+    NormOptions options{.eps = kEps, .ddof = ddof, .mean_only = mean_only};
     if (affine) options.weight = weight_;
     if (affine) options.bias = bias_;
     if (renorm) options.renorm = Renormalisation{.running = running, .r_max = 1.5, .d_max = 0.7};
@@ -105,7 +106,8 @@ class CoefficientsCheck {
       for (int64_t s = 0; s < kSets; ++s) {
         const auto i = static_cast<size_t>(s * kChannels + c),
                    at_a = static_cast<size_t>(2 * s * kChannels + c);
-        const double n = std::max(kCounts[s], 1.0), deviation = std::sqrt(m2(s, c) / n + kEps);
+        const double n = std::max(kCounts[s], 1.0);
+        const double deviation = std::sqrt(m2(s, c) / std::max(n - ddof, 1.0) + kEps);
         const double spread = std::sqrt(before[static_cast<size_t>(kChannels + c)] + kEps);
         const double invstd = mean_only ? 1 : 1 / deviation;
         const double r = renorm ? std::clamp(deviation / spread, 1 / 1.5, 1.5) : 1;

@@ -183,8 +183,9 @@ API cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", physical(device) + 1);
   return cudaSuccess;
 }
-API cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 1;
+API cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (!exists(device) || !exists(peer)) return fail(cudaErrorInvalidDevice);
+  *can = device != peer && std::atoi(setting("SIMGPU_ALONE", "-1")) != device;
   return cudaSuccess;
 }
 API cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {

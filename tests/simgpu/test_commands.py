@@ -20,9 +20,9 @@ CASE = {"strategy": {"name": "sync"}, "dtype": "float64", "steps": [
 
 
 class Commands(SimulatedRuns):
-    def said_by(self, *words, devices=2, **how):
-        done = subprocess.run([PROGRAM, *map(str, words)], env=os.environ | {"SIMGPU_DEVICES": str(devices), "OMP_NUM_THREADS": "1"},
-                              capture_output=True, text=True, timeout=PATIENCE, **how)
+    def said_by(self, *words, devices=2, variables=None, **how):
+        env = os.environ | {"SIMGPU_DEVICES": str(devices), "OMP_NUM_THREADS": "1"} | (variables or {})
+        done = subprocess.run([PROGRAM, *map(str, words)], env=env, capture_output=True, text=True, timeout=PATIENCE, **how)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -51,10 +51,11 @@ class Commands(SimulatedRuns):
     def test_probe(self):
         """Collectives by themselves and in graphs, with their results checked; no time of a simulated GPU means anything."""
         out = self.folder / "probe.json"
-        self.said_by("probe", "--ranks", "2", "--device", "cuda", "--seconds", "2", "--largest-mb", "0.002", "--threads", "1",
-                     "--out", out)
+        said = self.said_by("probe", "--ranks", "2", "--device", "cuda", "--seconds", "2", "--largest-mb", "0.002", "--threads", "1",
+                            "--out", out, variables={"SIMGPU_ALONE": "1"})
+        self.assertIn("GPU 0 reaches the memory of 1; GPU 1 of none\n", said)
         probe = json.loads(out.read_text())
-        self.assertEqual(probe["fabric"]["device"], "cuda")
+        self.assertEqual((probe["fabric"]["device"], probe["fabric"]["peers"]), ("cuda", [[1], []]))
         rows = probe["collectives"]
         self.assertEqual({row["exchange"] for row in rows}, {"nccl"})
         self.assertEqual({row["op"] for row in rows if "graph_time_s" in row}, {"all_gather", "all_reduce"})

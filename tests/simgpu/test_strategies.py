@@ -56,10 +56,10 @@ class TwoRanks(SimulatedRuns):
 class Routes(SimulatedRuns):
     def test_every_route_leaves_what_the_cpu_leaves(self):
         routes = [{"name": "sync", "route": route}
-                  for route in ("all_gather", "all_reduce", "gather_activations", "host", "reduce_broadcast")]
+                  for route in ("all_gather", "all_reduce", "gather_activations", "gather_activations_host", "host", "reduce_broadcast")]
         matrix = {"matrix": {"seed": [0], "gradient_route": ["reducer", "rank0", "host"], "strategy": routes}}
         on_cpu = self.train(matrix, device="cpu")
-        self.assertEqual(len(on_cpu), 15)
+        self.assertEqual(len(on_cpu), 18)
         self.expect_close(self.train(matrix, ranks=2), on_cpu, 1e-10)
 
 

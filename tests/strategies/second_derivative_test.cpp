@@ -140,11 +140,14 @@ std::vector<Json> strategies() {
     else if (name == "weight_standardisation")
       all.back()["base"] = {{"name", "group_norm"}, {"groups", 2}};
   }
-  for (const char* route : {"all_reduce", "reduce_broadcast", "host", "gather_activations", "auto"})
+  for (const char* route :
+       {"all_reduce", "reduce_broadcast", "host", "gather_activations", "gather_activations_host", "auto"})
     all.push_back({{"name", "sync"}, {"route", route}});
   for (const char* options :
        {R"({"name": "sync", "group_size": 2})", R"({"name": "sync", "moments": "e_x2"})",
         R"({"name": "sync", "variance": "averaged"})", R"({"name": "sync", "affine": false})",
+        R"({"name": "sync", "weights": "equal"})", R"({"name": "sync", "normalise": "unbiased"})",
+        R"({"name": "sync", "weights": "equal", "normalise": "unbiased", "variance": "averaged"})",
         R"({"name": "averaged", "merge": "pooled"})", R"({"name": "norm_batch", "samples": 1})",
         R"({"name": "frozen", "from_step": 5})", R"({"name": "weight_norm", "mean_only_bn": true})",
         R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})",

@@ -228,6 +228,70 @@ TEST(Sync, AveragedVarianceLacksTheSpreadOfTheMeansAndNothingElse) {
   EXPECT_LT(relative_error(lacking * (n - 1) / n, spread), 1e-11);
 }
 
+// The moments of 1 and of 3, 5, 7 as the mean of two towers: E[x] = 3 and E[x2] = (1 + 83/3) / 2. On ranks of
+// their own the towers are images of different sizes.
+TEST(Sync, TowersOfEqualWeightsCountAlikeWhateverTheyHold) {
+  LayerCase c;
+  c.steps.resize(1);
+  for (const char* options :
+       {"{}", R"({"route": "all_reduce"})", R"({"moments": "e_x2"})", R"({"route": "host"})",
+        R"({"route": "all_reduce", "moments": "e_x2"})", R"({"route": "reduce_broadcast"})"}) {
+    Json strategy = {{"name", "sync"}, {"weights", "equal"}, {"eps", 1e-20}, {"momentum", 1}};
+    strategy.update(Json::parse(options));
+    c.strategy = resolved_strategy(strategy);
+    for (const int ranks : {1, 3}) {
+      const auto tower = [&](const std::vector<double>& values) {
+        const auto n = static_cast<int64_t>(values.size());
+        const at::Tensor x = at::tensor(values, at::kDouble);
+        return ranks == 1 ? x.view({n, 1, 1, 1}) : x.view({n > 0 ? 1 : 0, 1, 1, std::max<int64_t>(n, 1)});
+      };
+      c.steps[0].inputs = {tower({1}), tower({3, 5, 7}), tower({})};
+      const LayerStepAnswer answer = apply_layer(c, ranks).steps[0];
+      std::vector<at::Tensor> y;
+      for (const at::Tensor& output : answer.outputs) y.push_back(output.flatten());
+      const double var = (1 + 83.0 / 3) / 2 - 9;
+      const at::Tensor expected = at::tensor({-2.0, 0.0, 2.0, 4.0}, at::kDouble) / std::sqrt(var);
+      EXPECT_LT(relative_error(at::cat(y), expected), 1e-12) << options;
+      EXPECT_NEAR(answer.running_var.item<double>(), var * 4 / 3, 1e-12) << options;
+    }
+  }
+}
+
+TEST(Sync, EqualWeightsOfEvenTowersAreThoseOfTheirValues) {
+  LayerCase c = make_case("sync", {.towers = {3, 3, 3}, .modes = std::vector<Mode>(2)});
+  const LayerAnswer expected = apply_layer(c);
+  c.strategy["weights"] = "equal";
+  const LayerAnswer answer = apply_layer(c);
+  for (size_t k = 0; k < 2; ++k) {
+    const LayerStepAnswer &a = answer.steps[k], &b = expected.steps[k];
+    EXPECT_LT(relative_error(at::cat(a.outputs), at::cat(b.outputs)), 1e-13);
+    EXPECT_LT(relative_error(at::cat(a.input_gradients), at::cat(b.input_gradients)), 1e-13);
+    EXPECT_LT(relative_error(a.running_var, b.running_var), 1e-13);
+  }
+}
+
+TEST(Sync, EqualWeightsAreRefusedWhereTheActivationsThemselvesTravel) {
+  Problems problems;
+  check_component(
+      "strategy",
+      resolved_strategy({{"name", "sync"}, {"weights", "equal"}, {"route", "gather_activations"}}),
+      "strategy", {}, problems);
+  ASSERT_EQ(problems.found().size(), 1u);
+  EXPECT_EQ(problems.found()[0].first, "strategy.weights");
+}
+
+TEST(Sync, TheUnbiasedVarianceNormalisesAndIsRemembered) {
+  const LayerCase biased =
+      make_case({{"name", "sync"}, {"momentum", 1}, {"eps", 1e-20}}, {{2, 3}, {4, 2, 3}});
+  LayerCase unbiased = biased;
+  unbiased.strategy["normalise"] = "unbiased";
+  unbiased.weight = biased.weight * std::sqrt(30.0 / 29);
+  const LayerStepAnswer a = apply_layer(unbiased).steps[0], b = apply_layer(biased).steps[0];
+  EXPECT_LT(relative_error(at::cat(a.outputs), at::cat(b.outputs)), 1e-12);
+  EXPECT_LT(relative_error(at::cat(a.input_gradients), at::cat(b.input_gradients)), 1e-12);
+  EXPECT_TRUE(at::equal(a.running_var, b.running_var));
+}
+
 TEST(Sync, AStoppedGradientLacksTheTwoTermsOfTheMoments) {
   const LayerCase full = make_case("sync", {{2, 3}, {4, 2, 3}});
   LayerCase stopped = full;

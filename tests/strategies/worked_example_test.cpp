@@ -77,7 +77,8 @@ TEST(WorkedExample, PerTower) {
 }
 
 TEST(WorkedExample, SyncByAnyRoute) {
-  for (const char* route : {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations"})
+  for (const char* route : {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations",
+                            "gather_activations_host"})
     expect_row(example({{"name", "sync"}, {"route", route}}), kSync);
   expect_row(example({{"name", "sync"}, {"moments", "e_x2"}}), kSync);
   expect_row(example({{"name", "precise"}, {"base", "sync"}, {"batches", 1}}), kSync);
@@ -162,6 +163,33 @@ TEST(WorkedExample, SavedPairIsWhatTheRuleSays) {
   expect_pair(example_from_2_and_4("frozen"), 2, 4);
   // Recomputed over the one batch: its mean 33/6 and its unbiased variance 77.5/5.
   expect_pair(example({{"name", "precise"}, {"base", "per_tower"}, {"batches", 1}}), 5.5, 15.5);
+}
+
+// TensorFlow's formula: an average that begins at 0 with a decay of 0.9, over 1 - 0.9^k after k updates. The
+// towers' means are 4 and 7, their unbiased variances 13 and 19.
+TEST(WorkedExample, ZeroDebiasTakesOffWhatTheAveragesBeganWith) {
+  const auto expect_debiased = [](const Json& strategy,
+                                  const std::vector<std::pair<double, double>>& written) {
+    SCOPED_TRACE(strategy.dump());
+    LayerCase c = example_from_2_and_4(strategy);
+    c.steps.assign(3, LayerStep(c.steps[0]));
+    for (const int ranks : {1, 2}) {
+      const LayerAnswer answer = apply_layer(c, ranks);
+      double mean = 0, var = 0, left = 1;
+      for (const LayerStepAnswer& step : answer.steps) {
+        for (const auto& [m, v] : written) {
+          mean = .9 * mean + .1 * m;
+          var = .9 * var + .1 * v;
+          left *= .9;
+        }
+        EXPECT_NEAR(step.running_mean.item<double>(), mean / (1 - left), 1e-12);
+        EXPECT_NEAR(step.running_var.item<double>(), var / (1 - left), 1e-12);
+      }
+    }
+  };
+  expect_debiased({{"name", "every_tower"}, {"running", "zero_debias"}}, {{4, 13}, {7, 19}});
+  expect_debiased({{"name", "averaged"}, {"running", "zero_debias"}}, {{5.5, 16}});
+  expect_debiased({{"name", "sync"}, {"running", "zero_debias"}}, {{5.5, 15.5}});
 }
 
 TEST(WorkedExample, HowTheValuesAreDealtToTowersDoesNotMatterToSync) {

@@ -43,11 +43,15 @@ std::vector<Case> cases() {
       {R"({"name": "sync", "route": "reduce_broadcast"})", 7},
       {R"({"name": "sync", "route": "host"})", 0},
       {R"({"name": "sync", "route": "gather_activations"})", 0},
+      {R"({"name": "sync", "route": "gather_activations_host"})", 0},
       {R"({"name": "sync", "variance": "averaged"})", 7},
       {R"({"name": "sync", "moments": "e_x2"})", 7},
       {R"({"name": "sync", "moments": "e_x2", "route": "all_reduce"})", 7},
       {R"({"name": "sync", "gradient": "stopped"})", 7},
-      {R"({"name": "per_tower", "momentum": null})", 0},  // the k-th update weighs 1 / k
+      {R"({"name": "sync", "weights": "equal"})", 7},
+      {R"({"name": "sync", "normalise": "unbiased"})", 7},
+      {R"({"name": "per_tower", "running": "zero_debias"})", 0},  // weights fall towards momentum
+      {R"({"name": "per_tower", "momentum": null})", 0},          // the k-th update weighs 1 / k
       {R"({"name": "averaged", "momentum": 1})", 7},
       // The limits rise until step 4: 5, 6 and 7 are alike.
       {R"({"name": "batch_renorm", "schedule": {"start_step": 0, "end_step": 4}})", 4},

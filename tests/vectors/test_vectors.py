@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "scripts/vectors"))
 PROGRAM = os.environ["BNLAB_PROGRAM"]
 
 try:
+    import numpy
+
     import judge
     import plain
     import programs
@@ -49,6 +51,7 @@ CAUGHT = {
     "eval_by_batch": ["evaluation", "steps"],
     "nan_hidden": ["inf", "nan"],
     "stopped_gradient": ["even"],
+    "normalises_unbiased": ["even", "one_value"],
 }
 
 
@@ -123,6 +126,22 @@ class Vectors(unittest.TestCase):
         cases = [case for case in self.cases if case.dtype in ("float64", "bfloat16")]
         program.ask(cases)
         self.check_passes(program, cases)
+
+    def test_what_others_compute_is_an_option(self):
+        """What is a mistake of sync is what others compute, and an option of it."""
+        os.environ["BNLAB_PROGRAM"] = PROGRAM
+        cases = [case for case in self.cases if case.dtype == "float64" and case.ranks_per_group == case.ranks and
+                 case.name.startswith(("even", "uneven", "image_sizes", "empty_ranks", "one_value"))]
+        for option, fault in (('"weights": "equal"', "mean_of_ranks"), ('"weights": "equal", "route": "all_reduce"', "mean_of_ranks"),
+                              ('"normalise": "unbiased"', "normalises_unbiased")):
+            program, others = programs.bnlab_program(f'{{"name": "sync", {option}}}'), plain.plain(fault)
+            program.ask(cases)
+            for case in cases:
+                expected, answers = others(case), program(case)
+                for name in expected:
+                    if name.endswith(("output", "running_mean", "running_var")):
+                        numpy.testing.assert_allclose(answers[name], expected[name], rtol=1e-9, atol=1e-11,
+                                                      err_msg=f"{option} {case.name} {name}")
 
     def test_the_program_asked_for_many_cases_answers_each_as_alone(self):
         first, last = [case for case in self.cases if case.name.startswith("momentum_1/")][:2]

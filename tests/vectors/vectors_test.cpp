@@ -225,7 +225,7 @@ TEST(Vectors, EveryRouteOfTheStrategyPassesAll) {
       // Rows that travel whole agree in all other dimensions.
       const bool differ = c.name.rfind("image_sizes", 0) == 0 || c.name.rfind("half_count", 0) == 0;
       if (c.ranks_per_group != c.layer_case.towers() || (route == "all_reduce" && cancels) ||
-          (route == "gather_activations" && differ)) {
+          (route.starts_with("gather_activations") && differ)) {
         continue;
       }
       c.layer_case.strategy["route"] = route;

@@ -65,6 +65,7 @@ bool one_tower_is_batch_norm(const Json& strategy) {
   if (strategy.at("name") == "frozen" && number_or(strategy.at("from_step"), 0) == 0) return false;
   return names.count(innermost(strategy).at("name").get<std::string>()) > 0 &&
          option(strategy, "gradient") != "stopped" && option(strategy, "running_variance") != "biased" &&
+         option(strategy, "running") != "zero_debias" && option(strategy, "normalise") != "unbiased" &&
          number_or(option(strategy, "group_size"), 1) == 1 &&
          number_or(option(strategy, "saved_tower"), 0) == 0 && number_or(option(strategy, "tower"), 0) == 0;
 }

@@ -12,6 +12,8 @@ namespace bnlab {
 Applier with_option(const std::string& key, const Json& value);
 // The layer's own answer, spoilt step by step.
 Applier spoiling(const std::function<void(const LayerStep&, LayerStepAnswer&)>& spoil);
+// The layer's own outputs, and the gradients of `other`.
+Applier gradients_of(const Applier& other);
 // What a training step writes into the pair, spoilt: pair <- 0.9 pair + 0.1 written.
 Applier writing(const std::function<void(const LayerStep&, at::Tensor& mean, at::Tensor& var)>& spoil);
 

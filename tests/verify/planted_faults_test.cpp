@@ -28,6 +28,14 @@ std::vector<Fault> in_what_normalises() {
   return {
       {"equal weighting of uneven towers", "sync", "float64", equal_weights},
       {"the spread of the towers' means dropped", "sync", "float64", with_option("variance", "averaged")},
+      {"towers weighed by their values",
+       {{"name", "sync"}, {"weights", "equal"}},
+       "float64",
+       with_option("weights", "values")},
+      {"the biased variance in place of the unbiased one",
+       {{"name", "sync"}, {"normalise", "unbiased"}},
+       "float64",
+       with_option("normalise", "biased")},
       {"E[x2] - E[x]^2 in place of squared deviations", "sync", "large mean", with_option("moments", "e_x2")},
       {"groups of all towers",
        {{"name", "sync"}, {"group_size", 2}},
@@ -137,6 +145,18 @@ std::vector<Fault> in_what_is_remembered() {
          changed.statistics_per_step = false;
          return apply_layer(changed, ranks);
        }},
+      {"the start left in the average",
+       {{"name", "averaged"}, {"running", "zero_debias"}},
+       "float64",
+       with_option("running", "fading")},
+      {"steps counted in place of updates",
+       {{"name", "every_tower"}, {"running", "zero_debias"}},
+       "float64",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.strategy = resolved_strategy({{"name", "averaged"}, {"running", "zero_debias"}});
+         return apply_layer(changed, ranks);
+       }},
       {"momentum as the weight of the old value", "averaged", "float64", with_option("momentum", 0.9)},
       {"running statistics that decay without samples", "sync", "all towers empty",
        spoiling([](const LayerStep& step, LayerStepAnswer& answer) {
@@ -152,6 +172,14 @@ std::vector<Fault> in_what_is_remembered() {
 
 std::vector<Fault> in_gradients() {
   return {
+      {"the weights of towers forgotten on the way back",
+       {{"name", "sync"}, {"weights", "equal"}},
+       "finite differences",
+       gradients_of(with_option("weights", "values"))},
+      {"N in place of N - 1 on the way back",
+       {{"name", "sync"}, {"normalise", "unbiased"}},
+       "finite differences",
+       gradients_of(with_option("normalise", "biased"))},
       {"missing backward exchange", "sync", "finite differences", with_option("gradient", "own_tower")},
       {"gradient stopped at the moments", "per_tower", "finite differences",
        [](const LayerCase& c, int ranks) {

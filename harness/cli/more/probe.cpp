@@ -48,6 +48,18 @@ Json if_any(const Json& row, const char* key) {
   return row.contains(key) ? row.at(key) : Json();
 }
 
+// "GPU 0 reaches the memory of 1, 2; GPU 1 of none": rank 0's visible GPUs.
+std::string text_of_peers(const Json& peers) {
+  std::string text;
+  for (size_t gpu = 0; gpu < peers.size(); ++gpu) {
+    std::string reached;
+    for (const Json& other : peers[gpu]) reached += (reached.empty() ? "" : ", ") + other.dump();
+    text += (gpu == 0 ? "GPU " : "; GPU ") + std::to_string(gpu) +
+            (gpu == 0 ? " reaches the memory of " : " of ") + (reached.empty() ? "none" : reached);
+  }
+  return text + "\n";
+}
+
 std::string text_of_fabric(const Json& probe) {
   const Json& fabric = probe.at("fabric");
   const Json& kernels = probe.at("kernels");
@@ -55,6 +67,7 @@ std::string text_of_fabric(const Json& probe) {
                      std::to_string(fabric.at("nodes").get<int>()) + " machine(s), " +
                      fabric.at("device").get<std::string>() + ", " +
                      std::to_string(fabric.at("threads_per_rank").get<int>()) + " thread(s) each\n";
+  if (fabric.contains("peers") && fabric.at("peers").size() > 1) text += text_of_peers(fabric.at("peers"));
   if (!kernels.is_null()) {
     text += "copy " + gigabytes(kernels, "copy_bytes_per_s") + " GB/s; norm with ReLU forward " +
             gigabytes(kernels, "norm_forward_bytes_per_s") + ", backward " +

@@ -1,10 +1,12 @@
 // gather_activations: the activations themselves go to rank 0, which takes the moments of all towers and
 // sends them back; in the backward pass the gradients do. It fills rank 0's memory, so that no step of it is
-// replayed.
+// replayed. gather_activations_host: the same between the hosts, where the processor of rank 0 takes the moments.
 #include <torch/types.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "harness/kernel_count.hpp"
 #include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"
 
@@ -12,28 +14,36 @@ namespace bnlab::gather_activations {
 
 class GatherActivations : public Route {
  public:
-  using Route::Route;
+  explicit GatherActivations(const PooledTowers& pooled, bool on_host = false)
+      : Route(pooled), on_host_(on_host) {}
 
   kernels::PooledRows moments(const at::Tensor& local, const at::Tensor& x) override {
+    const auto uncounted = on_the_processor();
     all_x_ = gathered(x);
     const bool here = pooled_.communicator.rank() == 0;
-    const kernels::PooledRows pooled =
-        from_rank0(here ? merged_moments(kernels::moments(all_x_, all_offsets())) : at::Tensor(), local);
-    means_ = Moments(pooled.rows).mean.to(pooled_.precision);
+    const kernels::PooledRows pooled = from_rank0(
+        here ? merged_moments(kernels::moments(all_x_, all_offsets())) : at::Tensor(), local, on_host_);
+    if (here) means_ = Moments(pooled.rows).mean.to(all_x_.device(), pooled_.precision);
     return pooled;
   }
 
   kernels::PooledRows sums(const at::Tensor& local, const kernels::Incoming& incoming) override {
-    const at::Tensor all_g = gathered(incoming.g());
+    const at::Tensor g = incoming.g();
+    const auto uncounted = on_the_processor();
+    const at::Tensor all_g = gathered(g);
     at::Tensor sums;
     if (pooled_.communicator.rank() == 0) {
       const at::Tensor mean = means_.repeat_interleave(pooled_.group, 0).contiguous();
       sums = merged_sums(kernels::backward_sums(all_g, all_x_, {}, all_offsets(), mean, Activation::none));
     }
-    return from_rank0(sums, local);
+    return from_rank0(sums, local, on_host_);
   }
 
  private:
+  std::optional<Uncounted> on_the_processor() const {
+    return on_host_ ? std::optional<Uncounted>(std::in_place) : std::nullopt;
+  }
+
   // The rows of all ranks on rank 0, undefined elsewhere. They travel in tensors as large as the largest
   // rank's.
   at::Tensor gathered(const at::Tensor& x) const {
@@ -42,14 +52,14 @@ class GatherActivations : public Route {
     for (int r = 0; r < towers.ranks(); ++r)
       rows.push_back((towers.begin_of_rank(r + 1) - towers.begin_of_rank(r)) * pooled_.rows_per_sample);
     const int64_t most = *std::max_element(rows.begin(), rows.end());
-    at::Tensor padded = x.contiguous();
+    at::Tensor padded = (on_host_ ? x.cpu() : x).contiguous();
     if (x.size(0) < most) {
       std::vector<int64_t> missing = x.sizes().vec();
       missing[0] = most - x.size(0);
-      padded = at::cat({padded, at::zeros(missing, x.options())});
+      padded = at::cat({padded, at::zeros(missing, padded.options())});
     }
     const at::Tensor all =
-        pooled_.communicator.gather(padded.contiguous(), 0, Purpose::statistics);  // [ranks, most, ...]
+        met_by(on_host_).gather(padded.contiguous(), 0, Purpose::statistics);  // [ranks, most, ...]
     if (pooled_.communicator.rank() != 0) return {};
     std::vector<at::Tensor> pieces;
     for (size_t r = 0; r < rows.size(); ++r)
@@ -64,6 +74,7 @@ class GatherActivations : public Route {
     return offsets;
   }
 
+  bool on_host_;
   at::Tensor all_x_;  // on rank 0: the activations of every tower
   at::Tensor means_;  // [groups, C]
 };
@@ -72,5 +83,18 @@ const RegisteredRoute entry{{.name = "gather_activations",
                              .replayable = false,
                              .moves_rows = true,
                              .make = make_route<GatherActivations>}};
+const RegisteredRoute on_host{
+    {.name = "gather_activations_host",
+     .replayable = false,
+     .moves_rows = true,
+     .make =
+         [](const PooledTowers& pooled) {
+           return std::make_unique<GatherActivations>(pooled, /*on_host=*/true);
+         },
+     .note =
+         [](bool on_cpu, int) {
+           return std::string(
+               on_cpu ? "on the CPU route gather_activations_host is the same as gather_activations" : "");
+         }}};
 
 }  // namespace bnlab::gather_activations

@@ -57,15 +57,15 @@ at::Tensor Route::merged_sums(const at::Tensor& all) const {
   return kernels::merge_sums(all, pooled_.group);
 }
 
-kernels::PooledRows Route::from_rank0(at::Tensor merged, const at::Tensor& local) const {
+kernels::PooledRows Route::from_rank0(at::Tensor merged, const at::Tensor& local, bool on_host) const {
   if (!merged.defined()) {
     std::vector<int64_t> shape = local.sizes().vec();
     shape[0] = pooled_.groups();
-    merged = at::empty(shape, local.options());
+    merged = at::empty(shape, on_host ? local.options().device(at::kCPU) : local.options());
   }
   merged = merged.contiguous();
-  pooled_.communicator.broadcast(merged, 0, Purpose::statistics);
-  return exchanged(merged, kernels::PooledLayout::groups);
+  met_by(on_host).broadcast(merged, 0, Purpose::statistics);
+  return exchanged(merged.to(local.device()), kernels::PooledLayout::groups);
 }
 
 }  // namespace bnlab

@@ -45,8 +45,8 @@ Tensor counts(const Tensor& rows) {
 Tensor means(const Tensor& rows) {
   return rows.narrow(1, 1, kChannels);
 }
-Tensor variances(const Tensor& rows) {
-  return rows.narrow(1, 1 + kChannels, kChannels) / counts(rows).clamp_min(1);
+Tensor variances(const Tensor& rows, double ddof = 0) {
+  return rows.narrow(1, 1 + kChannels, kChannels) / (counts(rows) - ddof).clamp_min(1);
 }
 
 class CoefficientSteps : public test::OnEachDevice {
@@ -141,6 +141,13 @@ TEST_P(CoefficientSteps, ForwardCoefficientsAreTheFormulas) {
       }
     }
   }
+}
+
+TEST_P(CoefficientSteps, TheVarianceThatNormalisesLosesItsDegreesOfFreedom) {
+  const Tensor rows = rows_of(sets_of(kSizes));
+  const Coefficients k = forward_coefficients(there(rows), {.eps = kEps, .ddof = 1}, at::kDouble);
+  expect_close(k.invstd, (variances(rows, 1) + kEps).rsqrt(), 1e-13, "invstd");
+  expect_close(k.count, counts(rows).clamp_min(1).expand_as(means(rows)), 0, "count");
 }
 
 TEST_P(CoefficientSteps, ARowThatAllSetsShareIsReadForEach) {

@@ -11,10 +11,10 @@ from torch import nn
 
 # Strategies that evaluate as batch norm with the running statistics that they have saved, with their options. Here and below
 # options that count in training alone are among them, since specs have them.
-_OF_BATCH_NORM = ("eps", "momentum", "running_variance", "affine")
+_OF_BATCH_NORM = ("eps", "momentum", "running_variance", "running", "affine")
 _BATCH_NORMS = {name: (*more, *_OF_BATCH_NORM) for name, more in {
     "per_tower": ("saved_tower",), "single_tower": ("tower",), "last_tower": (), "every_tower": (), "averaged": ("merge",),
-    "sync": ("group_size", "route", "gradient", "variance", "moments"), "ghost": ("virtual_batch",),
+    "sync": ("group_size", "route", "gradient", "variance", "moments", "weights", "normalise"), "ghost": ("virtual_batch",),
     "batch_renorm": ("r_max", "d_max", "schedule", "scope"), "norm_batch": ("samples",), "shuffle": ("saved_tower",),
     "cmbn": ("saved_tower",)}.items()}
 # Strategies that evaluate as their base.
