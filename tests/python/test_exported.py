@@ -42,7 +42,8 @@ ONE_VALUE = "more than 1 value per channel"
 
 
 def quiet(model):
-    """The model in float64, without noise, whose numbers bnlab draws from streams of its own."""
+    """The model in float64, with norms whose biases are not 0, and without noise, whose numbers bnlab draws from streams of
+    its own."""
     for module in model.modules():
         if isinstance(module, torch.nn.modules.dropout._DropoutNd):
             module.p = 0.0
@@ -50,6 +51,8 @@ def quiet(model):
             module.drop_prob = 0.0
         elif type(module).__name__ == "StochasticDepth":
             module.p = 0.0
+        elif isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.affine:
+            torch.nn.init.normal_(module.bias)  # of 0, a mean behind two norms in a row would be rounding and nothing else
     return model.double().train()
 
 
