@@ -261,6 +261,7 @@ class ThePage(unittest.TestCase):
             (self.folder / "mine.py").write_text(block(page, "import segmentation_models_pytorch"), encoding="utf-8")
             sys.path.insert(0, folder)
             self.addCleanup(sys.path.remove, folder)
+            self.addCleanup(os.chdir, Path.cwd())
             for function in ("my_unet", "my_deeplab"):
                 with self.subTest(function):
                     self.said(sys.executable, "-m", "bnlab.export", f"mine:{function}", "--example", "2,3,96,96")
@@ -273,9 +274,7 @@ class ThePage(unittest.TestCase):
 
     def hand_back(self, function, run):
         model = getattr(importlib.import_module("mine"), function)()
-        before = Path.cwd()
         os.chdir(self.folder)  # as specs name folders
-        self.addCleanup(os.chdir, before)
         bnlab.load_into(model, run)
         peer = Peer(function, {"name": "exported", "file": str(self.folder / function)}, None, classes=5, size=(96, 96), images=2)
         inputs = {"images": torch.randn(2, 3, 96, 96)}
