@@ -82,8 +82,8 @@ TEST_F(Folding, TakesConvolutionsThatMakeTheirOwnFilters) {
         R"({"name": "weight_standardisation", "form": "code", "base": "per_tower"})",
         R"({"name": "weight_norm", "mean_only_bn": true})", R"({"name": "sync", "affine": false})"}) {
     const RunSpec trained = spec(Json::parse(strategy));
-    const Folded folded =
-        write_folded(job_of(trained, weights_of(trained)), last_.folder / "folded.safetensors");
+    const std::string weights = weights_of(trained);
+    const Folded folded = write_folded(job_of(trained, weights), last_.folder / "folded.safetensors");
     EXPECT_LT(folded.difference, 1e-5) << strategy;
     EXPECT_EQ(folded.norms, 6) << strategy;
   }
@@ -94,9 +94,8 @@ TEST_F(Folding, TakesNetworksWithResidualsAndHeads) {
   for (const Json& model : {Json{{"name", "fcn"}, {"backbone", resnet}, {"auxiliary_weight", 0.4}},
                             Json{{"name", "pspnet"}, {"backbone", resnet}, {"bins", {1, 2}}}}) {
     const RunSpec trained = spec("sync", model);
-    EXPECT_LT(
-        write_folded(job_of(trained, weights_of(trained)), last_.folder / "folded.safetensors").difference,
-        1e-5);
+    const std::string weights = weights_of(trained);
+    EXPECT_LT(write_folded(job_of(trained, weights), last_.folder / "folded.safetensors").difference, 1e-5);
   }
 }
 
