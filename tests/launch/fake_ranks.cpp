@@ -19,7 +19,6 @@
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/roll_call.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/inference/diagnosis.hpp"
 #include "harness/inference/folding.hpp"
@@ -360,26 +359,6 @@ void prepare_to_measure(int) {}
 std::vector<std::vector<ActivityEvent>> traced_steps(const RunSpec&, const Rendezvous& rendezvous, bool,
                                                      const std::string&, int64_t, int64_t) {
   return std::vector<std::vector<ActivityEvent>>(static_cast<size_t>(rendezvous.size));
-}
-
-StepCost count_step(const StepCase& step_case) {
-  if (step_case.towers % step_case.ranks != 0)
-    throw Error(Error::Kind::refused, "towers: the ranks must divide them");
-  return {.norm_sites = 3,
-          .forward_kernels = 2,
-          .backward_kernels = 1,
-          .exchanges = {{"statistics", 6, 100 * step_case.towers}},
-          .calls = {},
-          .gradient_bytes = 4096,
-          .notes = {"counted by nobody"}};
-}
-
-StepCost count_sites(const StepCase& step_case, const std::vector<SiteValues>&) {
-  return count_step(step_case);
-}
-
-std::vector<SiteValues> site_values(const Json&, const std::array<int64_t, 2>& size) {
-  return {{.name = "norm", .channels = 4, .values = size[0] * size[1]}};
 }
 
 // Answers with what it was asked; the strategy "right" has no running statistics.
