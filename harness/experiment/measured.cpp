@@ -13,11 +13,16 @@
 namespace bnlab {
 namespace {
 
+// A key whose value is wrong has been reported, and the run lacks it.
+bool is_null(const Json& run, const char* key) {
+  return run.contains(key) && run[key].is_null();
+}
+
 // The numbers that a run of the task ends with, beside its costs: see metrics() of harness/tasks/.
 std::vector<std::string> metrics_of(const Json& run) {
   std::vector<std::string> metrics = {"images_per_s", "log_images_per_s", "peak_memory_bytes",
                                       "peak_rss_bytes", "class_accuracy"};
-  const Json& task = run["task"];  // where the spec's is unknown, what it says
+  const Json task = run.value("task", Json());  // where the spec's is unknown, what it says; it may have none
   const bool known = task.is_object() && find_registered("task", task.value("name", "")) != nullptr;
   const bool pixels = !known || facts_of<TaskFacts>(task).labelled == Labelled::pixels;
   for (const char* metric :
@@ -43,7 +48,7 @@ std::string metric_mistake(const std::string& metric, const Json& run) {
       metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
   if (metric.starts_with("groups") && !is_of_a_group(metric))
     return "expected groups.NAME.mean_iou or groups.NAME.pixel_accuracy, got " + shown(metric);
-  if (metric == kLogImagesPerS && run["timing"].is_null())
+  if (metric == kLogImagesPerS && is_null(run, "timing"))
     return "the runs are timed beside no other: timing is null";
   return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
 }
@@ -51,7 +56,7 @@ std::string metric_mistake(const std::string& metric, const Json& run) {
 // "" where the run is evaluated under the population, else what is wrong with it.
 std::string population_mistake(const std::string& population, const Json& run) {
   if (population == kAveragedWeights)
-    return run["weight_ema"].is_null() ? "the runs have no averaged weights: weight_ema is null" : "";
+    return is_null(run, "weight_ema") ? "the runs have no averaged weights: weight_ema is null" : "";
   const std::string problem = population_problem(population, run["towers"]);
   const Json& asked = run["populations"];
   const bool known = !problem.empty() || std::count(asked.begin(), asked.end(), population) > 0;

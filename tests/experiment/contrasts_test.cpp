@@ -42,6 +42,23 @@ TEST_F(SpecContrasts, AreReadBesideATaskThatIsUnknown) {
   EXPECT_EQ(lines, Lines{"spec.json: task: unknown task \"fake_shape\"; did you mean \"fake_shapes\"?"});
 }
 
+// As where "extends" is misspelt.
+TEST_F(SpecContrasts, AreReadBesideATaskThatIsMissing) {
+  for (const std::string metric : {"mean_iou", "log_images_per_s"}) {
+    const Lines lines = mistakes(R"({"model": "fake_net", "batch_per_tower": 1, "steps": 1, "timing": 3,
+        "weight_ema": "x", "matrix": {"strategy": ["fake_own", "fake_pooled"]},
+        "contrasts": [{"metric": ")" +
+                                 metric +
+                                 R"(", "strategy": "fake_own", "above": "fake_pooled",
+        "population": "ema"}]})");
+    EXPECT_EQ(lines.size(), 3U);
+    EXPECT_NE(std::ranges::find(lines,
+                                "spec.json: task: missing, expected a task (its name, or "
+                                "{\"name\": ..., its parameters})"),
+              lines.end());
+  }
+}
+
 TEST_F(SpecContrasts, NameBothSidesInOneWay) {
   const std::string expected =
       "spec.json: contrasts[0]: expected strategy and above, or in their place runs and above_runs";
