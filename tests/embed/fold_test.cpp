@@ -16,8 +16,9 @@ TORCH_MODULE(Block);
 // Of layers of every strategy that keeps statistics, behind convolutions and a linear layer.
 TEST(Fold, LeavesTheOutputsOfEveryStrategyWithStatistics) {
   for (const char* strategy :
-       {"per_tower", "sync", "averaged", "every_tower", "batch_renorm", "ghost", "frozen",
-        R"({"name": "precise", "base": "sync"})", R"({"name": "sync", "affine": false})"}) {
+       {"per_tower", "sync", "averaged", "every_tower", "ghost", "frozen",
+        R"({"name": "batch_renorm", "schedule": null})", R"({"name": "precise", "base": "sync"})",
+        R"({"name": "sync", "affine": false})"}) {
     const auto norm = [&](int64_t channels) { return BatchNormOptions(channels).strategy(strategy); };
     Block inner(nn::Conv2d(nn::Conv2dOptions(3, 6, 3).bias(false)), BatchNorm(norm(6).relu(true)),
                 nn::Conv2d(nn::Conv2dOptions(6, 4, 2).groups(2)), BatchNorm(norm(4)));

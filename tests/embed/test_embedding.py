@@ -99,7 +99,7 @@ class Embedding(unittest.TestCase):
         library = next(self.prefix.glob(f"lib*/**/libbnlab.so.{self.version()}"))
         names = [line.split(maxsplit=2)[2] for line in done("nm", "-DC", "--defined-only", library).splitlines()]
         shown = re.compile(r"(?:(?:vtable|typeinfo|typeinfo name) for |(?:non-)?virtual thunk to )?bnlab::"
-                           r"(?:Ranks|DataParallel|BatchNormImpl|HeldTensor|convert|convert_back|recompute|load_state_dict|save_state_dict)\b")
+                           r"(?:Ranks|DataParallel|BatchNormImpl|HeldTensor|convert|convert_back|fold|recompute|load_state_dict|save_state_dict)\b")
         self.assertEqual([name for name in names if not shown.match(name)], [])
         for name in ("bnlab::convert(", "bnlab::DataParallel::backward(", "typeinfo for bnlab::BatchNormImpl"):
             self.assertTrue(any(shown_name.startswith(name) for shown_name in names), name)
