@@ -53,7 +53,7 @@ void add_export(Program& program) {
   auto [command, request] =
       add_command(program, "export", "Write the curves of runs for TensorBoard, or weights without norms",
                   "  bnlab export results/quickstart --out /tmp/curves\n"
-                  "  bnlab export results/here/quickstart/RUN/1x8-cpu --folded --out folded.safetensors",
+                  "  bnlab export results/mine/RUN/1x8-cpu --folded --out folded.safetensors",
                   export_curves);
   command
       .add_option("FOLDER", request.folder,

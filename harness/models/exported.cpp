@@ -44,14 +44,16 @@ std::pair<std::string, std::string> split(const std::string& name) {
 // graph.json is asked for facts in every cell of a matrix; it is read once, until it changes.
 std::shared_ptr<const Json> description(const std::string& folder) {
   static std::mutex mutex;
-  static std::map<std::string, std::pair<std::filesystem::file_time_type, std::shared_ptr<const Json>>> known;
+  using Stamp = std::pair<std::filesystem::file_time_type, uintmax_t>;  // time and size
+  static std::map<std::string, std::pair<Stamp, std::shared_ptr<const Json>>> known;
+  const std::string file = folder + "/" + kGraphFile;
   std::error_code missing;  // read_exported says it
-  const auto written = std::filesystem::last_write_time(folder + "/" + kGraphFile, missing);
+  const Stamp now{std::filesystem::last_write_time(file, missing), std::filesystem::file_size(file, missing)};
   const std::lock_guard lock(mutex);
-  auto& [time, json] = known[folder];
-  if (json == nullptr || missing || time != written) {
+  auto& [stamp, json] = known[folder];
+  if (json == nullptr || missing || stamp != now) {
     json = std::make_shared<const Json>(read_exported(folder));
-    time = written;
+    stamp = now;
   }
   return json;
 }

@@ -7,6 +7,7 @@
 
 #include "harness/error.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/schema.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
@@ -63,9 +64,9 @@ TEST(RecordSchema, AcceptsAFailedRun) {
 
 TEST(RecordSchema, AcceptsEveryCommittedRecord) {
   int records = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator("results")) {
-    if (entry.path().filename() == "record.json") {
-      EXPECT_EQ(schema_problems(read_json(entry.path().string())), Problems{}) << entry.path();
+  for (const auto& folder : std::filesystem::directory_iterator("results")) {
+    for (const auto& [place, run] : ledger_of(folder.path())->runs) {
+      EXPECT_EQ(schema_problems(run.record), Problems{}) << run.line;
       ++records;
     }
   }
