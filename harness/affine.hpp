@@ -1,4 +1,5 @@
-// What a layer does to each channel, where that is a scale and a shift by constants: asked by passing numbers.
+// What a layer does to each channel, where that is a scale and a shift by constants: asked by passing
+// numbers.
 #pragma once
 
 #include <torch/types.h>
@@ -12,8 +13,8 @@ struct Affine {
   at::Tensor scale, shift;  // [C] float64
 };
 
-// apply(x, residual): the layer of x [2, C, 2, 2] float64, which may have a ReLU behind the sum. Nothing where
-// what comes out depends on more than the value itself.
+// apply(x, residual): the layer of x [2, C, 2, 2] float64, which may have a ReLU behind the sum. Nothing
+// where what comes out depends on more than the value itself.
 inline std::optional<Affine> affine_of(
     const std::function<at::Tensor(const at::Tensor& x, const at::Tensor& residual)>& apply, int64_t channels,
     at::Device device) {

@@ -1,4 +1,5 @@
-// Convolutions with what the norms behind them do in an evaluation, where that is a scale and a shift per channel.
+// Convolutions with what the norms behind them do in an evaluation, where that is a scale and a shift per
+// channel.
 #pragma once
 
 #include <torch/types.h>

@@ -27,8 +27,8 @@
 namespace bnlab {
 namespace {
 
-// Where towers weigh alike, a tower's row travels as if of one value, and its n_t as one channel more: what is
-// exchanged alone tells how large the images of other ranks are.
+// Where towers weigh alike, a tower's row travels as if of one value, and its n_t as one channel more: what
+// is exchanged alone tells how large the images of other ranks are.
 at::Tensor of_equal_weight(const at::Tensor& rows) {
   const Moments r(rows);
   return pack_moments((r.count > 0).to(at::kDouble), at::cat({r.mean, r.count}, 1),

@@ -172,10 +172,10 @@ BNLAB_API int64_t convert(torch::nn::Module& module, const BatchNormOptions& opt
 // are refused, and so are members of a fixed type.
 BNLAB_API int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
 
-// Puts each BatchNorm in a Sequential into the convolution or linear layer just before it there, for evaluations
-// alone: a new one stands in its place, and an Identity, or the ReLU that was fused, in the norm's. Outputs stay
-// the same up to rounding. Returns the BatchNorms that stay, with why: {"1: its strategy group_norm depends on
-// its input"}. Throws where one is not in evaluation mode.
+// Puts each BatchNorm in a Sequential into the convolution or linear layer just before it there, for
+// evaluations alone: a new one stands in its place, and an Identity, or the ReLU that was fused, in the
+// norm's. Outputs stay the same up to rounding. Returns the BatchNorms that stay, with why: {"1: its
+// strategy group_norm depends on its input"}. Throws where one is not in evaluation mode.
 BNLAB_API std::vector<std::string> fold(torch::nn::Module& module);
 
 // Recomputes the running statistics of all layers below `module` over `batches` training batches, merged

@@ -1,6 +1,7 @@
 // gather_activations: the activations themselves go to rank 0, which takes the moments of all towers and
-// sends them back; in the backward pass the gradients do. It fills rank 0's memory, so that no step of it is
-// replayed. gather_activations_host: the same between the hosts, where the processor of rank 0 takes the moments.
+// sends them back; in the backward pass the gradients do. It fills rank 0's memory, so that no step of it
+// is replayed. gather_activations_host: the same between the hosts, where the processor of rank 0 takes the
+// moments.
 #include <torch/types.h>
 
 #include <algorithm>

@@ -66,8 +66,8 @@ class Route {
   kernels::PooledRows exchanged(const at::Tensor& rows, kernels::PooledLayout layout) const;
   at::Tensor merged_moments(const at::Tensor& all) const;  // of all towers [T, 1 + 2C] -> [groups, 1 + 2C]
   at::Tensor merged_sums(const at::Tensor& all) const;     // [T, 2, C] -> [groups, 2, C]
-  // Rows of all groups from rank 0 to every rank. merged: undefined elsewhere, and there on the CPU if on_host;
-  // local: what this rank's towers had.
+  // Rows of all groups from rank 0 to every rank. merged: undefined elsewhere, and there on the CPU if
+  // on_host; local: what this rank's towers had.
   kernels::PooledRows from_rank0(at::Tensor merged, const at::Tensor& local, bool on_host = false) const;
   Communicator& met_by(bool on_host) const { return on_host ? pooled_.host : pooled_.communicator; }
 
