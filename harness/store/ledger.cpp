@@ -82,6 +82,7 @@ std::shared_ptr<const RunLedger> ledger_of(const fs::path& experiment_folder) {
 }
 
 std::shared_ptr<const KeptRun> kept_run(const fs::path& run_folder) {
+  if (fs::exists(run_folder / kRecordFile)) return nullptr;
   const fs::path run = run_folder.parent_path();
   const auto ledger = ledger_of(run.parent_path());
   const auto found = ledger->runs.find(run.filename() / run_folder.filename());

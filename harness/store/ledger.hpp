@@ -29,7 +29,8 @@ struct RunLedger {
 // The ledger as it lies on the disk now; it is read again only where it has changed. No file has no runs.
 std::shared_ptr<const RunLedger> ledger_of(const std::filesystem::path& experiment_folder);
 
-// The kept run whose folder would be RESULTS/EXPERIMENT/RUN_ID/PLACEMENT; null where there is none.
+// The kept run whose folder would be RESULTS/EXPERIMENT/RUN_ID/PLACEMENT; null where there is none, or the
+// folder has a record of its own.
 std::shared_ptr<const KeptRun> kept_run(const std::filesystem::path& run_folder);
 
 // The folders RESULTS/EXPERIMENT/RUN_ID/PLACEMENT, there or kept in the ledger, sorted: of an experiment, and

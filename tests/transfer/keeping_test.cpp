@@ -86,6 +86,16 @@ TEST_F(Keeping, ARunThatWasMadeAgainGoesBeforeItsLineAndTakesItsPlace) {
   EXPECT_EQ(records().size(), 1U);
 }
 
+TEST_F(Keeping, ARunThatWasMadeAgainWithoutALogHasNoneOfItsLine) {
+  save(run_, 0.5);
+  keep_runs(experiment_);
+  const fs::path folder = save(run_, 0.75);
+  fs::remove(folder / kMetricsFile);
+  EXPECT_TRUE(log_of(folder).empty());
+  keep_runs(experiment_);
+  EXPECT_TRUE(log_of(folder).empty());
+}
+
 TEST_F(Keeping, WeightsStayInTheirFolder) {
   const fs::path folder = save(run_, 0.5);
   std::ofstream(folder / kWeightsFile) << "weights";
