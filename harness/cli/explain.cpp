@@ -116,6 +116,12 @@ std::variant<StepCost, std::string> count(const ExplainRequest& request, const J
   }
 }
 
+// Where a tower's statistics are made of the fewest values.
+std::string poorest_text(const SiteValues& site, int64_t batch_per_tower) {
+  return "        fewest values per channel at " + site.name + ": " + std::to_string(site.values) +
+         " of an image, " + std::to_string(site.values * batch_per_tower) + " of a tower\n";
+}
+
 int explain(const ExplainRequest& request) {
   const Json given = read_component(request.component);
   const std::string name = given.is_object() ? given["name"] : given;
@@ -130,9 +136,8 @@ int explain(const ExplainRequest& request) {
   std::string text = about_text(about, given.is_object() ? given : Json::object());
   if (family == kStrategy) {
     const auto [height, width] = read_size(request.size);
-    const NetworkScreen screen =
-        network_screen(resolved_component("explain", "model", named_model(request.model)), {height, width},
-                       request.step.batch_per_tower);
+    const Json model = resolved_component("explain", "model", named_model(request.model));
+    const NetworkScreen screen = network_screen(model, {height, width}, request.step.batch_per_tower);
     if (!screen.json.is_null()) json["network"] = screen.json;
     if (!request.json) std::cout << screen.text << std::flush;  // the whole network takes longer to count
     const auto counted = count(request, chosen);
@@ -143,6 +148,11 @@ int explain(const ExplainRequest& request) {
             (cost != nullptr
                  ? ", " + amount(cost->norm_sites, "norm site") + ", by one rank:\n" + cost_text(*cost)
                  : ":\n" + wrapped("refused: " + std::get<std::string>(counted), 8));
+    const std::vector<SiteValues> sites = site_values(model, {height, width});
+    if (const SiteValues* poorest = poorest_of(sites)) {
+      text += poorest_text(*poorest, request.step.batch_per_tower);
+      json["step"]["poorest"] = {{"site", poorest->name}, {"values_per_image", poorest->values}};
+    }
   }
   std::cout << (request.json ? json.dump(2) + "\n" : text);
   return exit_code::kOk;

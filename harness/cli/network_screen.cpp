@@ -47,7 +47,7 @@ NetworkScreen network_screen(const Json& model, const std::array<int64_t, 2>& si
   if (folder.empty()) return {};
   const std::vector<SiteValues> sites = site_values(model, size);
   if (sites.empty()) return {};
-  const SiteValues& poorest = *std::ranges::min_element(sites, {}, &SiteValues::values);
+  const SiteValues& poorest = *poorest_of(sites);
   const bool single = poorest.values == 1;
   const std::string pixels = std::to_string(size[0]) + "x" + std::to_string(size[1]);
   std::string text = wrapped(

@@ -1,5 +1,6 @@
 // bnlab plan: the expanded matrix, what is done, what is left out and why, an estimate of time and memory.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -18,6 +19,7 @@
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
+#include "harness/models/site_values.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/report/power.hpp"
 #include "harness/report/status.hpp"
@@ -40,6 +42,14 @@ struct PlanRequest {
   bool every_run = false;
 };
 
+// Of all runs the tower whose statistics are made of the fewest values per channel in a pass; of clips, and of
+// images whose size the options do not tell, nothing is known.
+struct PoorestTower {
+  std::string site;  // "": none is known
+  int64_t values = 0, samples = 0;
+  std::array<int64_t, 2> size{};
+};
+
 struct Plan {
   Experiment experiment;
   std::vector<PlacedRun> runs;
@@ -49,6 +59,7 @@ struct Plan {
   std::vector<std::string> missing;    // files that runs read, and faults in them
   std::vector<std::string> misplaced;  // why runs cannot start where they would
   bool lacks_weights = false;          // a run to start lacks those of init_from
+  PoorestTower poorest;
   int to_start = 0;
   std::optional<double> seconds;            // of the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
@@ -117,6 +128,22 @@ bool lacks_weights(const PlacedRun& run) {
          (!reads_files(run.spec.task) || !std::filesystem::is_regular_file(run.spec.init_from->file));
 }
 
+PoorestTower poorest_tower(const std::vector<PlacedRun>& runs) {
+  PoorestTower found;
+  for (const PlacedRun& placed : runs) {
+    const ImageSizes sizes = facts_of<TaskFacts>(placed.spec.task).image_sizes(placed.spec.task);
+    std::vector<int64_t> samples = placed.spec.samples_per_pass();
+    std::erase(samples, 0);
+    if (sizes.empty() || samples.empty() || labels_clips(placed.spec.task)) continue;
+    const std::vector<SiteValues> sites = site_values(placed.spec.model, sizes.front());
+    const int64_t fewest = std::ranges::min(samples);
+    const SiteValues* poorest = poorest_of(sites);
+    if (poorest != nullptr && (found.site.empty() || poorest->values * fewest < found.values))
+      found = {poorest->name, poorest->values * fewest, fewest, sizes.front()};
+  }
+  return found;
+}
+
 Plan make_plan(const PlanRequest& request) {
   Plan plan;
   LaunchRequest asked = request.launch;
@@ -146,6 +173,7 @@ Plan make_plan(const PlanRequest& request) {
   bool all_known = true;
   std::vector<const RunSpec*> start;
   plan.missing = look_at_inputs(plan.runs, asked);
+  plan.poorest = poorest_tower(plan.runs);
   plan.states = survey(plan.runs, asked.redo, plan.remarks);
   add_unclaimed_throughputs(plan, asked.jobs);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
@@ -169,6 +197,11 @@ Plan make_plan(const PlanRequest& request) {
   for (const Record& record : records)
     plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, metric_of(record, "peak_rss_bytes"));
   return plan;
+}
+
+Json poorest_json(const PoorestTower& tower) {
+  if (tower.site.empty()) return nullptr;
+  return {{"site", tower.site}, {"values", tower.values}, {"samples", tower.samples}, {"size", tower.size}};
 }
 
 Json plan_json(const Plan& plan) {
@@ -196,6 +229,7 @@ Json plan_json(const Plan& plan) {
           {"to_start", plan.to_start},
           {"missing", plan.missing},
           {"misplaced", plan.misplaced},
+          {"poorest_tower", poorest_json(plan.poorest)},
           {"estimated_time_s", or_null(plan.seconds)},
           {"peak_memory_bytes", or_null(plan.peak_memory_bytes)},
           {"disk_bytes", or_null(plan.disk_bytes)},
@@ -288,6 +322,12 @@ void print(const Plan& plan, bool every_run) {
               << " that are free";
   }
   std::cout << "\n";
+  if (const PoorestTower& poorest = plan.poorest; !poorest.site.empty()) {
+    std::cout << "fewest values per channel in a tower's statistics: " << poorest.values << ", at "
+              << poorest.site << " with " << poorest.samples
+              << (poorest.samples == 1 ? " image of " : " images of ") << poorest.size[0] << "x"
+              << poorest.size[1] << "\n";
+  }
   for (const std::string& remark : plan.remarks) std::cerr << "note: " << remark << "\n";
 }
 

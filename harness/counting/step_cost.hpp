@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/counting/single_values.hpp"
 #include "harness/json.hpp"
+#include "harness/models/site_values.hpp"
 
 namespace bnlab {
 

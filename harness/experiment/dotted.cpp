@@ -116,6 +116,11 @@ Json lifted(const Json& value) {
   return value.is_string() ? Json{{"name", value}} : value;
 }
 
+std::string name_in(const Json& component) {
+  const auto name = component.is_object() ? component.find("name") : component.end();
+  return name != component.end() && name->is_string() ? name->get<std::string>() : "";
+}
+
 Json without(const Json& object, const std::string& key) {
   Json rest = Json::object();
   for (const auto& [name, value] : object.items())

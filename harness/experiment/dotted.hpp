@@ -20,6 +20,9 @@ bool lies_within(const std::string& path, const std::string& key);
 // {"name": text} for a text, which is the short form of a component; anything else as it is.
 Json lifted(const Json& value);
 
+// The name of a component; "" where it has none, or one that is no text.
+std::string name_in(const Json& component);
+
 // The object without one of its keys.
 Json without(const Json& object, const std::string& key);
 

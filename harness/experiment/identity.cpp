@@ -69,7 +69,7 @@ const Standard& standard(const Parameter& parameter) {
 
 nlohmann::json reduced(const Parameter& parameter, const Json& value) {
   using Kind = Parameter::Kind;
-  const std::string name = value.is_object() ? value.value("name", "") : "";
+  const std::string name = name_in(value);
   const About* about = parameter.kind == Kind::component ? find_registered(parameter.family, name) : nullptr;
   if (about != nullptr) {
     nlohmann::json component = reduced(about->parameters(), value);

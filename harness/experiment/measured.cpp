@@ -23,7 +23,7 @@ std::vector<std::string> metrics_of(const Json& run) {
   std::vector<std::string> metrics = {"images_per_s", "log_images_per_s", "peak_memory_bytes",
                                       "peak_rss_bytes", "class_accuracy"};
   const Json task = run.value("task", Json());  // where the spec's is unknown, what it says; it may have none
-  const bool known = task.is_object() && find_registered("task", task.value("name", "")) != nullptr;
+  const bool known = find_registered("task", name_in(task)) != nullptr;
   const bool pixels = !known || facts_of<TaskFacts>(task).labelled == Labelled::pixels;
   for (const char* metric :
        pixels ? std::vector{"mean_iou", "mean_dice", "pixel_accuracy", "groups"}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/experiment/dotted.hpp"
 #include "harness/store/metrics_log.hpp"
 
 namespace bnlab {
@@ -57,13 +58,14 @@ RunCurves of_run(const Record& record, const std::string& headline, std::vector<
   return damaged.empty() && !curves.empty() ? curves : from_history(record, headline);
 }
 
-constexpr const char* kNumbers[] = {"saved_mean_error", "saved_variance_error", "between_sets"};
+constexpr const char* kNumbers[] = {"values_per_image", "saved_mean_error", "saved_variance_error",
+                                    "between_sets"};
 
 // Of the site in this place, where the record has one of that name.
 std::optional<double> number_of(const Record& record, size_t place, const std::string& site,
                                 const char* key) {
   const Json& sites = record.at("result.sites");
-  const bool there = sites.is_array() && place < sites.size() && sites[place].value("name", "") == site;
+  const bool there = sites.is_array() && place < sites.size() && name_in(sites[place]) == site;
   const Json& number = there ? value_at(sites[place], key) : record.at("no such key");
   return number.is_number() ? std::optional(number.get<double>()) : std::nullopt;
 }
@@ -111,7 +113,7 @@ std::vector<SiteNumbers> site_numbers(const std::vector<const Record*>& records)
   bool any = false;
   const Json& sites = (*first)->at("result.sites");
   for (size_t i = 0; i < sites.size(); ++i) {
-    SiteNumbers site{sites[i].value("name", ""), {}};
+    SiteNumbers site{name_in(sites[i]), {}};
     for (const char* key : kNumbers) {
       const SeedValues values =
           values_by_seed(records, [&](const Record& record) { return number_of(record, i, site.name, key); });

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "harness/error.hpp"
+#include "harness/experiment/dotted.hpp"
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/weights_file.hpp"
@@ -55,8 +56,7 @@ std::string gigabytes(uint64_t bytes) {
 // The folder that the model of a spec is read from; "" for none, and where a record's model is not known
 // here.
 std::string folder_of_model(const Json& model) {
-  const std::string name = model.is_object() ? model.value("name", "") : "";
-  return find_registered("model", name) == nullptr ? "" : facts_of<ModelFacts>(model).folder(model);
+  return find_registered("model", name_in(model)) == nullptr ? "" : facts_of<ModelFacts>(model).folder(model);
 }
 
 // What decides which files a run reads.

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <climits>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -28,7 +29,7 @@ Stamp stamp_of(const fs::path& file) {
 std::string folder_name(const Json& record, const char* path, const std::string& line) {
   const Json* const name = find(record, path);
   const std::string text = name != nullptr && name->is_string() ? name->get<std::string>() : "";
-  if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos)
+  if (text.empty() || text.size() > NAME_MAX || text.front() == '.' || text.find('/') != std::string::npos)
     throw Error(Error::Kind::data, line + ": " + path + ": expected the name of a folder");
   return text;
 }

@@ -37,7 +37,7 @@ class Evaluator {
   // buffers.
   Json evaluate(int64_t steps_done, EvaluationSplit split = EvaluationSplit::test);
   // What is known of each norm site after it.
-  Json sites() const { return sites_.sites(); }
+  Json sites(const std::vector<SiteValues>& values) const { return sites_.sites(values); }
   // The metrics under the statistics that the network's buffers hold, which are those of the population but
   // for what it takes from the test samples.
   Json measure(int64_t steps_done, const Population& population = {},

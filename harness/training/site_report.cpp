@@ -1,5 +1,7 @@
 #include "harness/training/site_report.hpp"
 
+#include <algorithm>
+
 namespace bnlab {
 namespace {
 
@@ -26,12 +28,14 @@ void SiteReport::keep(const std::string& population, const std::vector<double>& 
   kept_[population] = std::move(pairs);
 }
 
-Json SiteReport::sites() const {
+Json SiteReport::sites(const std::vector<SiteValues>& values) const {
   const bool both = kept_.contains("saved") && kept_.contains("precise");
   Json sites = Json::array();
   for (size_t i = 0; i < model_.sites().size(); ++i) {
     const NormSite& site = model_.sites()[i];
     Json told = {{"name", site.name}, {"channels", site.channels}};
+    if (const auto known = std::ranges::find(values, site.name, &SiteValues::name); known != values.end())
+      told["values_per_image"] = known->values;
     if (both && kept_.at("precise")[i].mean.defined()) {
       const Pair &saved = kept_.at("saved")[i], &precise = kept_.at("precise")[i];
       told["saved_mean_error"] =

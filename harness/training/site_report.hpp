@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/json.hpp"
+#include "harness/models/site_values.hpp"
 #include "harness/training/trained_model.hpp"
 
 namespace bnlab {
@@ -21,13 +22,14 @@ class SiteReport {
   // what RunningStatistics::load_into_buffers has returned.
   void keep(const std::string& population, const std::vector<double>& between_sets);
 
-  // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the
-  // site has running statistics:
+  // One object per site: {"name", "channels", "values_per_image"}, where the last is what `values` tells of it
+  // (models/site_values.hpp). After an evaluation under `saved` and `precise`, where the site has running
+  // statistics, also
   // - "saved_mean_error": |mean_saved - mean_precise| / sqrt(var_precise), the mean over the channels
   // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise
   // - "between_sets": RunningStatistics::load_into_buffers, when statistics were last recomputed
   // Synchronises.
-  Json sites() const;
+  Json sites(const std::vector<SiteValues>& values) const;
 
  private:
   struct Pair {

@@ -257,7 +257,7 @@ Json Trainer::result() {
   Json result = {{"steps", steps_done_},
                  {"epochs", data_.epochs(steps_done_)},
                  {"images", steps_done_ * data_.towers().total_samples()},
-                 {"sites", evaluator_.sites()},
+                 {"sites", evaluator_.sites(site_values(spec_.model, data_.task().training_image_size()))},
                  {"shards", spec_.resolved.at("shards")},
                  {"parameters", parameters}};
   if (best_ && !diverged()) result["selected"] = selected();

@@ -177,12 +177,14 @@ TEST(ExplainCommand, ShowsAStrategyAndWhatItsStepExchanges) {
       "        kernels of a norm site with its ReLU on a GPU, collectives apart: about 2 forward, 1 "
       "backward\n"
       "        gradients: all parameters once, 4096 bytes\n"
-      "        counted by nobody\n");
+      "        counted by nobody\n"
+      "        fewest values per channel at norm: 4096 of an image, 8192 of a tower\n");
   const Json json = Json::parse(call({"explain", "right", "--model", "fake", "--json"}).out);
   EXPECT_EQ(json.at("family"), "strategy");
   EXPECT_EQ(json.at("step").at("exchanges").at("statistics").at("bytes"), 800);
   EXPECT_EQ(json.at("step").at("site_kernels").at("forward"), 2);
   EXPECT_EQ(json.at("step").at("notes"), Json{"counted by nobody"});
+  EXPECT_EQ(json.at("step").at("poorest").at("values_per_image"), 4096);
 }
 
 TEST(ExplainCommand, TakesParametersAsASpecDoes) {

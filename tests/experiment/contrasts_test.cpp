@@ -59,6 +59,15 @@ TEST_F(SpecContrasts, AreReadBesideATaskThatIsMissing) {
   }
 }
 
+TEST_F(SpecContrasts, AreReadBesideATaskWhoseNameIsNoText) {
+  const Lines lines = mistakes(R"({"task": {"name": 3}, "model": "fake_net", "batch_per_tower": 1, "steps": 1,
+      "matrix": {"strategy": ["fake_own", "fake_pooled"]},
+      "contrasts": [{"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled"}]})");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_TRUE(lines[0].starts_with("spec.json: task.name: expected the name of a known task, got 3"))
+      << lines[0];
+}
+
 TEST_F(SpecContrasts, NameBothSidesInOneWay) {
   const std::string expected =
       "spec.json: contrasts[0]: expected strategy and above, or in their place runs and above_runs";

@@ -47,6 +47,16 @@ TEST_F(SiteReports, RecomputedStatisticsLieWhereTheyShould) {
   EXPECT_NEAR(mean_of(sites, "saved_variance_error"), 0, 1e-12);
 }
 
+TEST_F(SiteReports, TellHowManyValuesOfAChannelAnImageHas) {
+  const RunSpec run = TrainingRuns::spec();
+  const auto size = run.task.at("size").get<std::array<int64_t, 2>>();
+  const Json sites = runs_.run(run, 2).result.at("sites");
+  const std::vector<SiteValues> expected = site_values(run.model, size);
+  ASSERT_EQ(sites.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sites[i].at("values_per_image"), expected[i].values);
+  EXPECT_EQ(sites[0].at("values_per_image"), size[0] * size[1]);
+}
+
 TEST_F(SiteReports, VarianceBetweenTowersGrowsAsTheirBatchesShrink) {
   const Json one = sites_of({{"towers", 8}, {"batch_per_tower", 1}, {"strategy", "sync"}});
   const Json four = sites_of({{"towers", 2}, {"batch_per_tower", 4}, {"strategy", "sync"}});
@@ -70,9 +80,9 @@ TEST_F(SiteReports, SayNothingOfSitesWithoutRunningStatistics) {
   const Json mean_only = {{"name", "weight_norm"},
                           {"mean_only_bn", true}};  // its means lie behind the convolutions
   for (const Json& strategy : {Json{{"name", "group_norm"}, {"groups", 2}}, mean_only})
-    for (const Json& site : sites_of({{"strategy", strategy}})) EXPECT_EQ(site.size(), 2U) << site;
+    for (const Json& site : sites_of({{"strategy", strategy}})) EXPECT_EQ(site.size(), 3U) << site;
   const TrainedRun saved_only = runs_.run(TrainingRuns::spec(), 1);
-  EXPECT_EQ(saved_only.result.at("sites").at(0).size(), 2U);
+  EXPECT_EQ(saved_only.result.at("sites").at(0).size(), 3U);
 }
 
 TEST_F(SiteReports, GradientNormsAreThoseOfAllRanksBeforeAnyClipping) {

@@ -125,10 +125,12 @@ TEST_F(Keeping, ADamagedLineIsNamedAndNothingIsWrittenOverIt) {
   save(run_, 0.5);
   keep_runs(experiment_);
   const std::string line = read_text(ledger_);
-  std::string elsewhere = line;
-  elsewhere.replace(elsewhere.find(run_.id), run_.id.size(), "../../elsewhere");
-  for (const std::string& damage :
-       {std::string("{\"run_id\": 3}\n"), line.substr(0, 100) + "\n", line, elsewhere}) {
+  const auto called = [&](const std::string& id) {
+    std::string other = line;
+    return other.replace(other.find(run_.id), run_.id.size(), id);
+  };
+  for (const std::string& damage : {std::string("{\"run_id\": 3}\n"), line.substr(0, 100) + "\n", line,
+                                    called("../../elsewhere"), called(std::string(256, 'a'))}) {
     const std::string text = line + damage;
     write_atomically(ledger_, text);
     std::vector<std::string> problems;

@@ -1,0 +1,104 @@
+"""Whether what `per_tower` loses against `sync` follows from the values per statistic at the poorest norm site alone.
+
+  python3 scripts/figures/crop_law.py REPORT.json...
+
+The reports are those of crop_size and crop_size_streets. In each, the law loss = a v^-k is fitted by least squares to the cells
+of 32 and 96 pixels, and judged on those of 64, which have other networks, too. Its interval for a new cell is the 95 % t interval
+of a prediction. It holds if on all judged cells together its mean error is below that of the nearest fitted cell, the median
+half-width is at most 5 points and at most one of twelve cells lies outside.
+"""
+
+import json
+import sys
+from collections import namedtuple
+
+import numpy as np
+import report as reports
+
+FITTED, JUDGED = ("32x32", "96x96"), ("64x64",)  # crops
+T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447}  # by degrees of freedom
+
+Cell = namedtuple("Cell", "crop levels images values loss")  # loss: points below sync, the mean over seeds
+Law = namedtuple("Law", "a k predict")  # predict: values -> (loss, half-width)
+Judged = namedtuple("Judged", "cell loss half_width nearest")  # predicted, and the loss of the nearest fitted cell
+
+
+def cells_of(report):
+    sync = {(cell.conditions["task.crop"], cell.conditions["model.levels"]): cell.value("saved").seeds
+            for cell in report.cells if cell.label == "sync"}
+    found = []
+    for cell in report.cells:
+        if cell.label != "per_tower":
+            continue
+        crop, levels = place = cell.conditions["task.crop"], cell.conditions["model.levels"]
+        own = cell.value("saved").seeds
+        losses = [100 * (sync[place][seed] - own[seed]) for seed in own if seed in sync[place]]
+        images = cell.grouping.batch
+        values = min(site.numbers["values_per_image"].mean for site in cell.sites) * images
+        found.append(Cell(crop, levels, images, values, float(np.mean(losses))))
+    return found
+
+
+def fit(cells):
+    v, loss = (np.array([getattr(cell, name) for cell in cells], float) for name in ("values", "loss"))
+    freedom = len(cells) - 2
+
+    def at(k):
+        shape = v ** -k
+        a = shape @ loss / (shape @ shape)
+        return np.sum((loss - a * shape) ** 2), a, k
+
+    squares, a, k = min(at(k) for k in np.arange(0, 3.0005, 0.001))
+    slopes = lambda values: np.stack([values ** -k, -a * values ** -k * np.log(values)])  # by a and by k
+    spread = np.linalg.pinv(slopes(v) @ slopes(v).T)
+
+    def predict(values):
+        slope = slopes(np.array(float(values)))
+        return a * values ** -k, T_975[freedom] * np.sqrt(squares / freedom * (1 + slope @ spread @ slope))
+
+    return Law(a, k, predict)
+
+
+def nearest(cell, fitted):
+    """The mean loss of those whose values are nearest, by their ratio."""
+    apart = [abs(np.log(other.values / cell.values)) for other in fitted]
+    return float(np.mean([other.loss for other, far in zip(fitted, apart) if far < min(apart) + 1e-9]))
+
+
+def judge(report):
+    cells = cells_of(report)
+    fitted = [cell for cell in cells if cell.crop in FITTED]
+    law = fit(fitted)
+    return law, fitted, [Judged(cell, *law.predict(cell.values), nearest(cell, fitted)) for cell in cells if cell.crop in JUDGED]
+
+
+def verdict(judged):
+    error = np.mean([abs(each.cell.loss - each.loss) for each in judged])
+    beside = np.mean([abs(each.cell.loss - each.nearest) for each in judged])
+    half_width = np.median([each.half_width for each in judged])
+    outside = sum(abs(each.cell.loss - each.loss) > each.half_width for each in judged)
+    holds = error < beside and half_width <= 5 and outside <= len(judged) / 12
+    return {"holds": bool(holds), "error": error, "error_of_nearest": beside, "half_width": half_width, "outside": outside,
+            "of": len(judged)}
+
+
+def main(files):
+    judged = []
+    for file in files:
+        with open(file, encoding="utf-8") as text:
+            report = reports.Report(json.load(text))
+        law, fitted, here = judge(report)
+        judged += here
+        print(f"{report.name}: loss = {law.a:.4g} v^-{law.k:.2f}, of {len(fitted)} cells")
+        for cell in fitted:
+            print(f"  fitted {cell.crop} {cell.levels} levels, {cell.images} images, {cell.values:.0f} values: {cell.loss:.1f}")
+        for each in here:
+            cell = each.cell
+            print(f"  judged {cell.crop} {cell.levels} levels, {cell.images} images, {cell.values:.0f} values: {cell.loss:.1f}, "
+                  f"predicted {each.loss:.1f} ± {each.half_width:.1f}, nearest {each.nearest:.1f}")
+    print(verdict(judged))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
