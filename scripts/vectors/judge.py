@@ -5,6 +5,7 @@
   python3 scripts/vectors/judge.py vectors plain                  a line per implementation, and what it fails
   python3 scripts/vectors/judge.py vectors torch_whole_batch --only 'huge*' --verbose
   python3 scripts/vectors/judge.py vectors answers:FILE           answers of a program in any language
+  python3 scripts/vectors/judge.py vectors answers:FILE --like plain_fault:biased       another's answers are expected
   python3 scripts/vectors/judge.py vectors torch_whole_batch timm --json OUT  the verdicts, for `--table OUT...` (README.md)
 
 An implementation is a function from a Case to its answers, {name: array} with the names that Case.expected has. It
@@ -28,7 +29,8 @@ RUNNING = ("running_mean", "running_var")
 # name: the module beside this file that has it, as the function of that name
 MODULES = {"plain": "plain", "plain_fault": "plain", "bnlab_program": "programs", "answers": "programs",
            "torch_whole_batch": "pytorch", "timm": "pytorch", "naive_sync": "pytorch",
-           "flax_batch_norm": "flax_layers", "keras_whole_batch": "keras_layers"}
+           "flax_batch_norm": "flax_layers", "keras_whole_batch": "keras_layers", "keras_sync": "keras_layers",
+           "horovod_sync": "horovod_layers", "mxnet_sync": "mxnet_layers"}
 
 
 class Unsupported(Exception):
@@ -149,19 +151,21 @@ def compare(case, expected, answers):
     return worst
 
 
-def judge(case, implementation):
-    """{"verdict": "passed" | "failed" | "refused" | "unsupported", ...}"""
+def judge(case, implementation, like=None):
+    """{"verdict": "passed" | "failed" | "refused" | "unsupported", ...}; like is another, whose answers are expected."""
     try:
         with numpy.errstate(all="ignore"):
             answers = implementation(case)
+            of_like = like(case) if like else case.expected()
+            expected = {name: of_like[name] for name in case.expected()}
     except Unsupported as reason:
         return {"verdict": "unsupported", "why": str(reason)}
     except Exception as refusal:  # whatever an implementation throws is its answer
         why = (str(refusal).strip() or type(refusal).__name__).splitlines()[0][:200]
         return {"verdict": "passed" if case.may_refuse else "refused", "why": why}
-    worst = compare(case, case.expected(), answers)
+    worst = compare(case, expected, answers)
     failed = [kind for kind, (found, allowed) in worst.items() if not found <= allowed]
-    biased = compare(case, case.expected_with_biased_variance(), answers) if failed else worst
+    biased = compare(case, case.expected_with_biased_variance(), answers) if failed and not like else worst
     return {"verdict": "failed" if failed else "passed", "failed": failed, "worst": worst,
             "with_biased_variance": all(found <= allowed for found, allowed in biased.values())}
 
@@ -235,6 +239,7 @@ def main():
     parser.add_argument("folder", nargs="?", help="what `bnlab vectors --out` wrote")
     parser.add_argument("implementations", nargs="*", help=", ".join(MODULES) + ", or a class of your own: FILE.py:CLASS")
     parser.add_argument("--only", default="*", help="cases whose names are like this: 'huge_mean*float32'")
+    parser.add_argument("--like", help="another implementation, whose answers are expected instead of the files'")
     parser.add_argument("--verbose", action="store_true", help="a line for each case that is not passed")
     parser.add_argument("--json", help="where the verdicts go")
     parser.add_argument("--table", nargs="+", help="no judging: the table of such verdicts, in Markdown")
@@ -245,15 +250,19 @@ def main():
     if not asked.folder or not asked.implementations:
         parser.error("a folder of vectors and an implementation are needed")
     cases = [case for case in read_cases(asked.folder) if fnmatch.fnmatch(case.name, asked.only)]
+    if asked.like:  # of several groups bnlab's program saves the mean of their statistics
+        cases = [case for case in cases if len(case.groups) == 1]
     results = []
     for text in asked.implementations:
         try:
             implementation = named(text)
+            like = named(asked.like) if asked.like else None
         except (OSError, ImportError, ValueError) as problem:
             sys.exit(f"{text}: {problem}")
-        if hasattr(implementation, "ask"):
-            implementation.ask(cases)
-        verdicts = {case.name: judge(case, implementation) for case in cases}
+        for one in (implementation, like):
+            if hasattr(one, "ask"):
+                one.ask(cases)
+        verdicts = {case.name: judge(case, implementation, like) for case in cases}
         results.append({"text": implementation.text, "date": datetime.date.today().isoformat(), "verdicts": verdicts})
         n = counts(verdicts)
         unasked = len(cases) - n["asked"]

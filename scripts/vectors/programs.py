@@ -18,8 +18,12 @@ def as_json(array):
     return {"shape": list(array.shape), "data": flat}
 
 
+def numbers(values):
+    return numpy.array([WORDS.get(v, v) for v in values], dtype=numpy.float64)
+
+
 def from_json(tensor):
-    return numpy.array([WORDS.get(v, v) for v in tensor["data"]], dtype=numpy.float64).reshape(tensor["shape"])
+    return numbers(tensor["data"]).reshape(tensor["shape"])
 
 
 class bnlab_program:
@@ -91,13 +95,12 @@ class bnlab_program:
                     answers[f"{number}/{rank}/grad_input"] = from_json(tower["grad_input"])
             for name in sums:  # a pass of `bnlab layer` goes backward before the next goes forward: their sum is the same
                 if name in step:
-                    sums[name] = numpy.array(step[name]) + (sums[name] if case.backward == "after_all" else 0)
+                    sums[name] = numbers(step[name]) + (sums[name] if case.backward == "after_all" else 0)
                     answers[f"{number}/{name}"] = sums[name]
             for name in ("running_mean", "running_var"):
                 expected = case.tensors[f"{number}/{name}"]
-                saved = numpy.array([WORDS.get(v, v) for v in step[name]], dtype=numpy.float64)
                 # The mean over the groups is as far off as a group may be.
-                answers[f"{number}/{name}"] = expected + (saved - expected.mean(axis=0))
+                answers[f"{number}/{name}"] = expected + (numbers(step[name]) - expected.mean(axis=0))
         return answers
 
 

@@ -113,6 +113,11 @@ class Vectors(unittest.TestCase):
         self.assertEqual(judge.judge(self.cases[0], cannot)["verdict"], "unsupported")
         self.assertEqual(judge.judge(self.cases[0], lambda case: {})["verdict"], "failed")
 
+    def test_another_implementation_says_what_is_expected(self):
+        steps, biased = next(case for case in self.cases if case.name.startswith("steps")), plain.plain("biased")
+        verdicts = [judge.judge(steps, implementation, like=biased)["verdict"] for implementation in (biased, plain.plain())]
+        self.assertEqual(verdicts, ["passed", "failed"])
+
     def test_the_table_counts_and_folds_the_families_behind_the_counts(self):
         verdict = {"verdict": "passed", "with_biased_variance": True}
         some = {"even/1": verdict, "even/2": {"verdict": "unsupported"}, "inf/1": {"verdict": "refused", "with_biased_variance": False}}
