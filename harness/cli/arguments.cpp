@@ -101,24 +101,6 @@ bool excludes(const Argument& one, const Argument& other) {
   return std::ranges::count(one.excludes, other.name) + std::ranges::count(other.excludes, one.name) > 0;
 }
 
-// "Folder of the records (default: results)"
-std::string described(const Argument& argument, const std::vector<Argument>& all) {
-  const Json& fallback = argument.fallback;
-  const bool is_empty = fallback.is_null() || fallback == Json(0) || fallback == Json(false) ||
-                        fallback == Json("") || fallback == Json::array();
-  const std::string shown = fallback.is_string() ? fallback.get<std::string>() : fallback.dump();
-  Words more, others;
-  if (argument.required && argument.is_option()) more.emplace_back("required");
-  if (!argument.required && !is_empty) more.push_back("default: " + shown);
-  if (!argument.variable.empty()) more.push_back("default: $" + argument.variable);
-  if (!argument.needs.empty()) more.push_back("only with " + argument.needs);
-  for (const Argument& other : all)
-    if (excludes(argument, other)) others.push_back(other.name);
-  std::ranges::sort(others);
-  if (!others.empty()) more.push_back("not with " + joined(others));
-  return argument.help + (more.empty() ? "" : " (" + joined(more, "; ") + ")");
-}
-
 }  // namespace
 
 Arguments::Arguments(Words typed) : typed_(std::move(typed)) {
@@ -196,6 +178,23 @@ void Arguments::read_values(const std::string& example) {
   }
 }
 
+std::string Arguments::help_of(const Argument& argument) const {
+  const Json& fallback = argument.fallback;
+  const bool is_empty = fallback.is_null() || fallback == Json(0) || fallback == Json(false) ||
+                        fallback == Json("") || fallback == Json::array();
+  const std::string shown = fallback.is_string() ? fallback.get<std::string>() : fallback.dump();
+  Words more, others;
+  if (argument.required && argument.is_option()) more.emplace_back("required");
+  if (!argument.required && !is_empty) more.push_back("default: " + shown);
+  if (!argument.variable.empty()) more.push_back("default: $" + argument.variable);
+  if (!argument.needs.empty()) more.push_back("only with " + argument.needs);
+  for (const Argument& other : all_)
+    if (excludes(argument, other)) others.push_back(other.name);
+  std::ranges::sort(others);
+  if (!others.empty()) more.push_back("not with " + joined(others));
+  return argument.help + (more.empty() ? "" : " (" + joined(more, "; ") + ")");
+}
+
 std::string Arguments::usage() const {
   std::string text = " [options]";
   for (const Argument& argument : all_) {
@@ -210,7 +209,7 @@ std::string Arguments::help() const {
   for (const Argument& argument : all_) {
     const std::string value = argument.value.empty() ? "" : " " + argument.value;
     (argument.is_option() ? options : arguments) +=
-        help_entry(joined(argument.names, ",") + value, described(argument, all_), kTexts);
+        help_entry(joined(argument.names, ",") + value, help_of(argument), kTexts);
   }
   return (arguments.empty() ? "" : "\nArguments:\n" + arguments) + "\nOptions:\n" + options;
 }

@@ -13,10 +13,10 @@
 //     }
 //   };
 //
-// A name without dashes is an argument's, which may be left out if it is [A]. One with dashes and no value
-// behind it is a flag's. The type of a
-// member says what its values may be, as for the options of a component (components/options.hpp): a list is
-// given one by one, or as all words of an argument. Help shows a default that is neither empty nor 0.
+// A name without dashes is an argument's, which may be left out if it is written [A]. One with dashes and no
+// value behind it is a flag's. The type of a member says what its values may be, as for the options of a
+// component (components/options.hpp); an option of a list may be repeated, an argument takes several words.
+// Help shows a default that is neither empty nor 0.
 #pragma once
 
 #include <cstdint>
@@ -37,15 +37,15 @@ using Words = std::vector<std::string>;
 struct Argument : Parameter {
   Words names;           // all that it has: "--out", "--tensorboard"
   std::string value;     // "N" of "--ranks N"
-  std::string told;      // what a value must be, where more is to be said than its type says
-  std::string variable;  // of the environment, which says it where the command line does not
+  std::string told;      // what a value must be, in place of what the type says
+  std::string variable;  // of the environment, which is asked where the command line does not say it
   bool splits = false;   // commas separate the values of a list
   bool is_greedy = false;
-  std::string needs;                             // without this other one it has no effect
-  Words excludes;                                // beside these others it has none
-  Words beside;                                  // if any: beside all others but these they have none
+  std::string needs;                             // another one, without which this one has no effect
+  Words excludes;                                // others beside which it has none
+  Words beside;                                  // if any, all others but these have no effect beside it
   Words given;                                   // on the command line
-  std::function<bool(const std::string&)> take;  // says whether a text is a value; empty if a member says it
+  std::function<bool(const std::string&)> take;  // of the two one is set, by what takes the values
   std::function<void(const Json&)> set;
 
   Argument& needed() { return with(required, true); }
@@ -101,8 +101,9 @@ class Arguments {
   // something is missing.
   void read_values(const std::string& example);
 
-  std::string usage() const;  // behind "Usage: bnlab COMMAND"
-  std::string help() const;   // what each is
+  std::string usage() const;                            // behind "Usage: bnlab COMMAND"
+  std::string help_of(const Argument& argument) const;  // "Folder of the records (default: results)"
+  std::string help() const;                             // of all, below two headings
 
  private:
   Argument& add(const std::string& names, const std::string& help);

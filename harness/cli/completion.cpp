@@ -19,7 +19,7 @@ struct CompletionRequest {
 };
 
 std::vector<Argument> options_of(const Command& command) {
-  std::vector<Argument> options = command.arguments();
+  std::vector<Argument> options = command.arguments().all();
   std::erase_if(options, [](const Argument& argument) { return !argument.is_option(); });
   return options;
 }

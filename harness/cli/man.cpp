@@ -28,14 +28,14 @@ std::string example(const std::string& text) {
 std::string section(const Command& command) {
   std::string text =
       ".SS " + command.name + "\n" + troff(command.summary) + ".\n.PP\n.B bnlab " + command.name + "\n";
-  const std::vector<Argument> arguments = command.arguments();
-  for (const Argument& argument : arguments)
+  const Arguments arguments = command.arguments();
+  for (const Argument& argument : arguments.all())
     if (!argument.is_option()) text += ".I " + troff(argument.name) + "\n";
   text += "[options]\n";
-  for (const Argument& option : arguments) {
+  for (const Argument& option : arguments.all()) {
     text += ".TP\n\\fB" + troff(option.name) + "\\fR" +
-            (option.value.empty() ? "" : " \\fI" + troff(option.value) + "\\fR") + "\n" + troff(option.help) +
-            "\n";
+            (option.value.empty() ? "" : " \\fI" + troff(option.value) + "\\fR") + "\n" +
+            troff(arguments.help_of(option)) + "\n";
   }
   return text + example(command.examples);
 }

@@ -86,7 +86,7 @@ class Command {
   std::function<Asked(const Words& typed)> ask;  // empty where another program has the command
 
   // As declared, without a request that could take their values.
-  std::vector<Argument> arguments() const { return ask ? ask({}).arguments.all() : Arguments().all(); }
+  Arguments arguments() const { return ask ? ask({}).arguments : Arguments(); }
 
  private:
   Command(const CommandName& named, const char* examples, std::function<Asked(const Words&)> ask);

@@ -65,7 +65,11 @@ TEST_F(PredictCommand, ExportFoldsTheWeightsOfOneRun) {
                        R"( --model '{"name":"fake"}' --strategy none --classes 7 --images FILE --out FILE)"
                        "\n");
   EXPECT_EQ(read_text(out), left + "/weights.safetensors");
-  EXPECT_EQ(call({"export", left, "--spec", "x", "--out", out}), exit_code::kUsage);
+  for (const char* option : {"--spec", "--data"}) {
+    EXPECT_EQ(call({"export", left, option, "x", "--out", out}), exit_code::kUsage);
+    const std::string cure = " requires --folded; give both or neither\n";
+    EXPECT_NE(said_.find(option + cure), std::string::npos) << said_;
+  }
 }
 
 TEST_F(PredictCommand, TakesSixSamplesIfNoneIsNamed) {
