@@ -161,20 +161,20 @@ void Arguments::check_beside_others(const Argument& argument, const std::string&
 }
 
 void Arguments::read_values(const std::string& example) {
-  for (const Argument& argument : all_) check_beside_others(argument, example);
-  if (!unexpected_.empty()) {
-    refuse_line("The following argument" + std::string(unexpected_.size() > 1 ? "s were" : " was") +
-                " not expected: " + joined(unexpected_, " "));
-  }
-  for (Argument& argument : all_) {
+  for (const Argument& argument : all_) {
     const char* const told = argument.variable.empty() ? nullptr : std::getenv(argument.variable.c_str());
-    if (argument.given.empty() && told != nullptr && *told != '\0') argument.given = {told};
+    const bool ask = argument.given.empty() && told != nullptr && *told != '\0';
     Json values = Json::array();
-    for (const std::string& text : argument.given) {
+    for (const std::string& text : ask ? Words{told} : argument.given) {
       values.push_back(value_in(argument, text));
       if (values.back().is_null()) refuse_line(refusal(argument, text));
     }
     if (argument.set && !values.empty()) argument.set(argument.list ? values : values.back());
+  }
+  for (const Argument& argument : all_) check_beside_others(argument, example);
+  if (!unexpected_.empty()) {
+    refuse_line("The following argument" + std::string(unexpected_.size() > 1 ? "s were" : " was") +
+                " not expected: " + joined(unexpected_, " "));
   }
 }
 

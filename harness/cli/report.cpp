@@ -25,7 +25,7 @@ struct ReportRequest {
   std::string spec;
   std::vector<std::string> overrides;  // and further specs, which have no "="
   std::string results = "results";
-  std::string format;
+  std::string format = "text";
   std::string into;
   std::string baseline;
   std::string probe;
@@ -142,8 +142,7 @@ void report_one(const ReportRequest& asked) {
   std::string text;
   if (request.format == "csv")
     text = report_csv(experiment, records);
-  else if (counts.outcomes.empty() && (request.format.empty() || request.format == "text") &&
-           request.probe.empty() && !is_settled)
+  else if (counts.outcomes.empty() && request.format == "text" && request.probe.empty() && !is_settled)
     text = no_runs_yet(asked, experiment);
   else
     text = text_of(report_of(experiment, records, request), records,
@@ -152,9 +151,9 @@ void report_one(const ReportRequest& asked) {
     std::cout << text;
     return;
   }
-  const std::string suffix = request.format.empty() || request.format == "text" ? "txt"
-                             : request.format == "markdown"                     ? "md"
-                                                                                : request.format;
+  const std::string suffix = request.format == "text"       ? "txt"
+                             : request.format == "markdown" ? "md"
+                                                            : request.format;
   write_atomically(std::filesystem::path(request.out) / (experiment.name + "." + suffix), text);
 }
 

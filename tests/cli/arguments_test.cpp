@@ -75,6 +75,7 @@ TEST(Arguments, WordsFillInTheMembersThatAreDeclared) {
   EXPECT_EQ(request.count, 3);
   EXPECT_EQ(request.calls, 1);
   EXPECT_EQ(asked({"here", "--out", "-"}).file, "-");
+  EXPECT_EQ(asked({"here", "-1"}).more, Words{"-1"});
   EXPECT_EQ(asked({"here"}).sizes, (std::vector<int>{2, 8}));
 }
 
