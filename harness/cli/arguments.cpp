@@ -86,7 +86,7 @@ std::string number_text(double number) {
 
 std::string refusal(const Argument& argument, const std::string& text) {
   const std::string lowest = number_text(argument.lowest);
-  const std::string expected = !argument.told.empty()        ? argument.told
+  const std::string expected = !argument.expected.empty()    ? argument.expected
                                : !argument.choices.empty()   ? joined(argument.choices, " or ")
                                : std::isinf(argument.lowest) ? "a number"
                                : std::isinf(argument.highest)
@@ -180,8 +180,8 @@ void Arguments::read_values(const std::string& example) {
 
 std::string Arguments::help_of(const Argument& argument) const {
   const Json& fallback = argument.fallback;
-  const bool is_empty = fallback.is_null() || fallback == Json(0) || fallback == Json(false) ||
-                        fallback == Json("") || fallback == Json::array();
+  const bool is_empty =
+      fallback.empty() || fallback == Json(0) || fallback == Json(false) || fallback == Json("");
   const std::string shown = fallback.is_string() ? fallback.get<std::string>() : fallback.dump();
   Words more, others;
   if (argument.required && argument.is_option()) more.emplace_back("required");

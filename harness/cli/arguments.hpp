@@ -37,15 +37,16 @@ using Words = std::vector<std::string>;
 struct Argument : Parameter {
   Words names;           // all that it has: "--out", "--tensorboard"
   std::string value;     // "N" of "--ranks N"
-  std::string told;      // what a value must be, in place of what the type says
-  std::string variable;  // of the environment, which is asked where the command line does not say it
+  std::string expected;  // what messages say a value must be; "": what its type says
+  std::string variable;  // the environment's, which is asked where the command line does not say it
   bool splits = false;   // commas separate the values of a list
   bool is_greedy = false;
-  std::string needs;                             // another one, without which this one has no effect
-  Words excludes;                                // others beside which it has none
-  Words beside;                                  // if any, all others but these have no effect beside it
-  Words given;                                   // on the command line
-  std::function<bool(const std::string&)> take;  // of the two one is set, by what takes the values
+  std::string needs;  // without this other one it has no effect
+  Words excludes;     // it and these others have no effect together
+  Words beside;       // if there are any, all but these others have no effect beside it
+  Words given;        // by the command line
+  // One of them is set: the first says whether a text is a value, the second gets those of the declared type.
+  std::function<bool(const std::string&)> take;
   std::function<void(const Json&)> set;
 
   Argument& needed() { return with(required, true); }
@@ -53,7 +54,7 @@ struct Argument : Parameter {
     return with(lowest, least).with(highest, most);
   }
   Argument& one_of(Words texts) { return with(choices, std::move(texts)); }
-  Argument& expects(std::string what) { return with(told, std::move(what)); }
+  Argument& expects(std::string what) { return with(expected, std::move(what)); }
   Argument& or_variable(std::string name) { return with(variable, std::move(name)); }
   Argument& by_commas() { return with(splits, true); }
   Argument& greedy() { return with(is_greedy, true); }  // takes all words up to the next option

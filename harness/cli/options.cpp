@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "harness/components/registry.hpp"
@@ -46,16 +48,10 @@ std::vector<fs::path> specs_in(const fs::path& folder) {
 
 // Those that can be named without their folder: in experiments/ and, behind these, in the folders in it.
 std::vector<fs::path> known_specs() {
-  std::vector<fs::path> specs = specs_in(kExperiments), below;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(kExperiments, none)) {
-    if (entry.is_directory(none)) {
-      const auto more = specs_in(entry.path());
-      below.insert(below.end(), more.begin(), more.end());
-    }
-  }
-  std::ranges::sort(below);
-  specs.insert(specs.end(), below.begin(), below.end());
+  const std::set<fs::path> below(fs::directory_iterator(kExperiments, none), fs::directory_iterator());
+  std::vector<fs::path> specs = specs_in(kExperiments);
+  for (const fs::path& folder : below) std::ranges::copy(specs_in(folder), std::back_inserter(specs));
   return specs;
 }
 

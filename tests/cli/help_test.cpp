@@ -85,6 +85,22 @@ TEST(Help, NamesValuesAndNotHowTheyAreChecked) {
   }
 }
 
+TEST(Help, OfAnOptionNamesOthersThatAreThere) {
+  for (const Command& command : listed_commands()) {
+    const std::vector<Argument> all = command.arguments().all();
+    const std::vector<std::string> known = mapped(all, &Argument::name);
+    for (const Argument& argument : all) {
+      std::vector<std::string> others = argument.excludes;
+      others.insert(others.end(), argument.beside.begin(), argument.beside.end());
+      if (!argument.needs.empty()) others.push_back(argument.needs);
+      for (const std::string& other : others)
+        EXPECT_EQ(std::ranges::count(known, other), 1)
+            << command.name << " " << argument.name << ": " << other;
+      EXPECT_EQ(std::ranges::count(known, argument.name), 1) << command.name << " has it twice";
+    }
+  }
+}
+
 // The manual has each option as .TP, its name and what it does, a line each.
 TEST(Help, OfAnOptionLeansOnNoOther) {
   const std::vector<std::string> lines = lines_of(call({"man"}).out);

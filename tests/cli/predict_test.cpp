@@ -1,8 +1,8 @@
 // The command line of bnlab predict; a fake answers.
 #include <gtest/gtest.h>
 
-#include "harness/cli/program.hpp"
 #include "harness/store/run_folder.hpp"
+#include "tests/cli/called.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
@@ -27,15 +27,10 @@ class PredictCommand : public ::testing::Test {
     return "";
   }
 
-  int call(std::vector<std::string> words) {
-    std::vector<const char*> argv{"bnlab"};
-    for (const std::string& word : words) argv.push_back(word.c_str());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    const int code = run_program(static_cast<int>(argv.size()), argv.data());
-    testing::internal::GetCapturedStdout();
-    said_ = testing::internal::GetCapturedStderr();
-    return code;
+  int call(const std::vector<std::string>& words) {
+    const test::Answer answer = test::call(words);
+    said_ = answer.err;
+    return answer.code;
   }
 
   test::Scratch scratch_;
