@@ -6,7 +6,6 @@
 #   harness_more      the commands of bnlab-more
 #   harness_checks    what they call: layer, verify, vectors, panel and probe
 #   references        the strategies' float64 references
-find_package(CLI11 REQUIRED)
 find_package(GTest)
 # Headers alone; each may lie below another folder of CMAKE_PREFIX_PATH.
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -32,7 +31,7 @@ add_library(harness_program OBJECT ${program_sources})
 file(GLOB more_sources CONFIGURE_DEPENDS harness/cli/more/*.cpp)
 add_library(harness_more OBJECT ${more_sources})
 foreach(target harness_program harness_more)
-  target_link_libraries(${target} PUBLIC harness_records CLI11::CLI11)
+  target_link_libraries(${target} PUBLIC harness_records)
   target_precompile_headers(${target} REUSE_FROM harness_plain)
   bnlab_compile_together(${target})
   bnlab_compile_quickly(${target})

@@ -51,7 +51,6 @@ command:g++ g++
 command:cmake cmake
 command:ninja ninja-build
 header:nlohmann/json.hpp nlohmann-json3-dev
-header:CLI/CLI.hpp libcli11-dev
 header:xxhash.h libxxhash-dev
 header:boost/math/distributions/students_t.hpp libboost-math-dev
 header:gtest/gtest.h libgtest-dev

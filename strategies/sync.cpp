@@ -28,7 +28,7 @@ struct Options : BnOptions {
   void describe(OptionVisitor& option) {
     option("group_size", group_size, "towers that pool their moments; null: all").at_least(1);
     option("route", route, "").one_of(route_names()).help =
-        "how the moments meet: the same numbers up to rounding, at another price; " + route_summaries();
+        "how the moments meet: the same numbers up to rounding, at another price. " + route_summaries();
     option("gradient", gradient, "what passes through the moments in backward");
     option("variance", variance, "of the whole group, or the mean of the towers' own variances");
     option("moments", moments, "numerically safe merge, or E[x2] - E[x]^2 in the statistics' precision");

@@ -19,6 +19,19 @@ struct AnswersRequest {
   std::string results = "results";
   std::string into;
   bool in_short = false;
+
+  void describe(Arguments& option) {
+    option("[SPEC]", specs,
+           "Spec files, names of some in experiments/, or folders of results; default: all in the results "
+           "folder");
+    option("--into FILE", into,
+           "File with the lines <!-- table:answers --> and <!-- end -->: between them a table as Markdown, a "
+           "row per experiment: the question, the title of its page as the answer, data, steps and how well "
+           "it is founded");
+    option("--short", in_short,
+           "The answer of each in one line, and how well it is founded: firm, once, seen, predicted or open");
+    describe_results(option, results);
+  }
 };
 
 // All of a results folder whose question is known. Those whose spec is damaged are told, and `is_whole` is
@@ -111,31 +124,13 @@ int answers(const AnswersRequest& request) {
   return is_whole ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command answers_command("answers", {Heading::experiments, 3},
+                              "Print the answer of each experiment, with its evidence",
+                              "  bnlab answers\n"
+                              "  bnlab answers nuclei_small_batch running_statistics\n"
+                              "  bnlab answers quickstart tradeoff --into README.md\n"
+                              "  bnlab answers --short",
+                              answers);
+
 }  // namespace
-
-void add_answers(Program& program) {
-  auto [command, request] =
-      add_command(program, "answers", "Print the answer of each experiment, with its evidence",
-                  "  bnlab answers\n"
-                  "  bnlab answers nuclei_small_batch running_statistics\n"
-                  "  bnlab answers quickstart tradeoff --into README.md\n"
-                  "  bnlab answers --short",
-                  answers);
-  command.add_option("SPEC", request.specs,
-                     "Spec files, names of some in experiments/, or folders of results; default: all in the "
-                     "results folder");
-  command
-      .add_option("--into", request.into,
-                  "File with the lines <!-- table:answers --> and <!-- end -->: between them a table as "
-                  "Markdown, a row per "
-                  "experiment: the question, the title of its page as the answer, data, steps and how well "
-                  "it is founded")
-      ->type_name("FILE");
-  command.add_flag(
-      "--short", request.in_short,
-      "The answer of each in one line, and how well it is founded: firm, once, seen, predicted or "
-      "open");
-  add_results_option(command, request.results);
-}
-
 }  // namespace bnlab

@@ -13,9 +13,19 @@ namespace {
 
 struct CompareRequest {
   std::string a, b;
-  std::string only;
+  std::optional<Change> only;
   std::string format = "text";
   double tolerance_percent = 1;
+
+  void describe(Arguments& option) {
+    option("A", a, "Folder RESULTS/EXPERIMENT");
+    option("B", b, "Another one, which is compared with the first");
+    option("--only KIND", only, "Show rows of this kind alone: better, worse, equal or undecided");
+    option("--tolerance PERCENT", tolerance_percent,
+           "Per cent by which speed and memory may differ and still count as equal")
+        .from(0, 100);
+    option("--format FORMAT", format, "Format: text or json").one_of({"text", "json"});
+  }
 };
 
 // The finished records of RESULTS/EXPERIMENT.
@@ -41,39 +51,18 @@ int compare_folders(const CompareRequest& request) {
                     ": no run of one has a partner in the other: same spec but for keys in "
                     "which the folders differ as a whole, same seed and placement");
   }
-  const std::optional<Change> only =
-      request.only.empty() ? std::nullopt : std::optional(choice_of<Change>(request.only));
-  std::cout << (request.format == "json"
-                    ? comparison_json(comparison, only).dump(2) + "\n"
-                    : "A: " + request.a + "\nB: " + request.b + "\n" + comparison_text(comparison, only));
+  std::cout << (request.format == "json" ? comparison_json(comparison, request.only).dump(2) + "\n"
+                                         : "A: " + request.a + "\nB: " + request.b + "\n" +
+                                               comparison_text(comparison, request.only));
   const std::optional<int> regressions = comparison.regressions();
   return !regressions ? exit_code::kUsage : *regressions > 0 ? exit_code::kFailed : exit_code::kOk;
 }
 
+const Command compare_command("compare", {Heading::experiments, 4},
+                              "Compare two folders of results, paired run by run; 1 if B got worse",
+                              "  bnlab compare results/quickstart /tmp/colleague/quickstart\n"
+                              "  bnlab compare before/tradeoff after/tradeoff --only worse",
+                              compare_folders);
+
 }  // namespace
-
-void add_compare(Program& program) {
-  auto [command, request] =
-      add_command(program, "compare", "Compare two folders of results, paired run by run; 1 if B got worse",
-                  "  bnlab compare results/quickstart /tmp/colleague/quickstart\n"
-                  "  bnlab compare before/tradeoff after/tradeoff --only worse",
-                  compare_folders);
-  command.add_option("A", request.a, "Folder RESULTS/EXPERIMENT")->required();
-  command.add_option("B", request.b, "Another one, which is compared with the first")->required();
-  command
-      .add_option("--only", request.only, "Show rows of this kind alone: better, worse, equal or undecided")
-      ->type_name("KIND")
-      ->check(one_of(split_names(names(Change{}))));
-  command
-      .add_option("--tolerance", request.tolerance_percent,
-                  "Per cent by which speed and memory may differ and still count as equal")
-      ->type_name("PERCENT")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
-  command.add_option("--format", request.format, "Format: text or json")
-      ->type_name("FORMAT")
-      ->check(one_of({"text", "json"}))
-      ->capture_default_str();
-}
-
 }  // namespace bnlab

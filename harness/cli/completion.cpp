@@ -12,18 +12,20 @@ namespace {
 
 struct CompletionRequest {
   std::string shell;
-  const CLI::App* app = nullptr;
+
+  void describe(Arguments& option) {
+    option("SHELL", shell, "Shell: bash, zsh or fish").one_of({"bash", "zsh", "fish"});
+  }
 };
 
-std::vector<std::string> option_words(const CommandText& command) {
-  std::vector<std::string> words;
-  for (const OptionText& option : command.options)
-    if (!option.positional()) words.push_back(option.name);
-  return words;
+std::vector<Argument> options_of(const Command& command) {
+  std::vector<Argument> options = command.arguments().all();
+  std::erase_if(options, [](const Argument& argument) { return !argument.is_option(); });
+  return options;
 }
 
 // What may stand in place of a command's first argument, beside files.
-std::vector<std::string> argument_words(const CommandText& command) {
+std::vector<std::string> argument_words(const Command& command) {
   std::vector<std::string> words;
   for (const Family& family : families()) {
     if (command.name == "list") words.push_back(family.plural);
@@ -40,10 +42,11 @@ std::string in_quotes(const std::string& text, const std::string& quote = "'\\''
   return "'" + quoted + "'";
 }
 
-std::string bash_script(const std::vector<CommandText>& commands) {
+std::string bash_script(const std::vector<Command>& commands) {
   std::string cases;
-  for (const CommandText& command : commands) {
-    cases += "    " + command.name + ") options=" + in_quotes(joined(option_words(command), " ")) +
+  for (const Command& command : commands) {
+    cases += "    " + command.name +
+             ") options=" + in_quotes(joined(mapped(options_of(command), &Argument::name), " ")) +
              " names=" + in_quotes(joined(argument_words(command), " ")) + " ;;\n";
   }
   const std::string head = R"bash(# Completion of bnlab in bash: source it, or save it as
@@ -69,7 +72,7 @@ _bnlab() {
 }
 complete -o filenames -F _bnlab bnlab
 )bash";
-  const std::string words = joined(mapped(commands, &CommandText::name), " ") + " --help --version";
+  const std::string words = joined(mapped(commands, &Command::name), " ") + " --help --version";
   std::string script = head + cases + tail;
   const std::string place = "\"$commands\"";
   return script.replace(script.find(place), place.size(), in_quotes(words));
@@ -83,13 +86,12 @@ std::string bracketed(const std::string& text) {
   return "[" + escaped + "]";
 }
 
-std::string zsh_script(const std::vector<CommandText>& commands) {
+std::string zsh_script(const std::vector<Command>& commands) {
   std::string summaries, cases;
-  for (const CommandText& command : commands) {
+  for (const Command& command : commands) {
     summaries += "    " + in_quotes(command.name + ":" + command.summary) + "\n";
     cases += "    " + command.name + ") _arguments";
-    for (const OptionText& option : command.options) {
-      if (option.positional()) continue;
+    for (const Argument& option : options_of(command)) {
       const std::string value = option.value.empty() ? "" : ":" + option.value + ":_files";
       cases += " \\\n      " + in_quotes(option.name + bracketed(option.help) + value);
     }
@@ -105,15 +107,14 @@ std::string zsh_script(const std::vector<CommandText>& commands) {
          cases + "  esac\n}\n_bnlab \"$@\"\n";
 }
 
-std::string fish_script(const std::vector<CommandText>& commands) {
+std::string fish_script(const std::vector<Command>& commands) {
   const auto quoted = [](const std::string& text) { return in_quotes(text, "\\'"); };
   std::string script = "# Completion of bnlab in fish: save it as ~/.config/fish/completions/bnlab.fish\n";
-  for (const CommandText& command : commands) {
+  for (const Command& command : commands) {
     const std::string within = "complete -c bnlab -n '__fish_seen_subcommand_from " + command.name + "'";
     script += "complete -c bnlab -n __fish_use_subcommand -f -a " + command.name + " -d " +
               quoted(command.summary) + "\n";
-    for (const OptionText& option : command.options) {
-      if (option.positional()) continue;
+    for (const Argument& option : options_of(command)) {
       script += within + " -l " + option.name.substr(2) + (option.value.empty() ? "" : " -r") + " -d " +
                 quoted(option.help) + "\n";
     }
@@ -124,26 +125,19 @@ std::string fish_script(const std::vector<CommandText>& commands) {
 }
 
 int completion(const CompletionRequest& request) {
-  const std::vector<CommandText> commands = commands_of(*request.app);
+  const std::vector<Command> commands = listed_commands();
   std::cout << (request.shell == "bash"  ? bash_script(commands)
                 : request.shell == "zsh" ? zsh_script(commands)
                                          : fish_script(commands));
   return exit_code::kOk;
 }
 
+const Command completion_command(
+    "completion", {Heading::this_machine, 4}, "Print a script with which a shell completes command lines",
+    "  bnlab completion bash > ~/.local/share/bash-completion/completions/bnlab\n"
+    "  bnlab completion zsh > ~/.zfunc/_bnlab\n"
+    "  bnlab completion fish > ~/.config/fish/completions/bnlab.fish",
+    completion);
+
 }  // namespace
-
-void add_completion(Program& program) {
-  auto [command, request] =
-      add_command(program, "completion", "Print a script with which a shell completes command lines",
-                  "  bnlab completion bash > ~/.local/share/bash-completion/completions/bnlab\n"
-                  "  bnlab completion zsh > ~/.zfunc/_bnlab\n"
-                  "  bnlab completion fish > ~/.config/fish/completions/bnlab.fish",
-                  completion);
-  command.add_option("SHELL", request.shell, "Shell: bash, zsh or fish")
-      ->required()
-      ->check(one_of({"bash", "zsh", "fish"}));
-  request.app = &program.app;
-}
-
 }  // namespace bnlab

@@ -12,6 +12,13 @@ namespace {
 
 struct ConfirmRequest {
   std::string results, again;
+
+  void describe(Arguments& option) {
+    option("RESULTS", results,
+           "Folder RESULTS/EXPERIMENT with stale runs. Those whose spec differs from that of a repeated run "
+           "in the seed only, on the same placement, are confirmed with it");
+    option("AGAIN", again, "Some of its runs, made anew by this program");
+  }
 };
 
 int confirm(const ConfirmRequest& request) {
@@ -33,20 +40,12 @@ int confirm(const ConfirmRequest& request) {
   return confirmed.differing.empty() && confirmed.left_out.empty() ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command confirm_command(
+    "confirm", {Heading::results, 6},
+    "Accept results of older code, where runs repeated by this program give the same",
+    "  bnlab run tradeoff --results /tmp/again --only seed=any\n"
+    "  bnlab confirm results/tradeoff /tmp/again/tradeoff",
+    confirm);
+
 }  // namespace
-
-void add_confirm(Program& program) {
-  auto [command, request] = add_command(
-      program, "confirm", "Accept results of older code, where runs repeated by this program give the same",
-      "  bnlab run tradeoff --results /tmp/again --only seed=any\n"
-      "  bnlab confirm results/tradeoff /tmp/again/tradeoff",
-      confirm);
-  command
-      .add_option("RESULTS", request.results,
-                  "Folder RESULTS/EXPERIMENT with stale runs. Those whose spec differs from that of a "
-                  "repeated run in the seed only, on the same placement, are confirmed with it")
-      ->required();
-  command.add_option("AGAIN", request.again, "Some of its runs, made anew by this program")->required();
-}
-
 }  // namespace bnlab

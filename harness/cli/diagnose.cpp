@@ -12,10 +12,18 @@ namespace bnlab {
 namespace {
 
 struct DiagnoseRequest {
-  EvaluateJob job;  // but for what follows from its weights
-  std::string spec;
+  AskedWeights asked;
   double margin = 0.02;
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("WEIGHTS", asked.job.weights,
+           "The folder of a run, its weights.safetensors, or with --spec a checkpoint of PyTorch, converted "
+           "to safetensors");
+    asked.describe(option);
+    option("--margin NUMBER", margin, "Differences of the metric up to this count as none").from(0);
+    option("--json", json, "Print the causes, the sentence and the numbers as JSON");
+  }
 };
 
 // What was measured, in words and in the order of the table.
@@ -48,9 +56,9 @@ Json diagnosis_json(const DiagnosisNumbers& n, const Diagnosis& diagnosis) {
 }
 
 int diagnose(const DiagnoseRequest& request) {
-  EvaluateJob job = request.job;
+  EvaluateJob job = request.asked.job;
   job.populations = {"saved"};
-  job = job_of_weights(job, request.spec);
+  job = job_of_weights(job, request.asked.spec);
   DiagnosisNumbers numbers = as_usage([&] { return diagnosis_numbers(job); });
   if (const auto record = find_record(std::filesystem::path(job.weights).parent_path())) {
     numbers.ema = record->number("result.final.ema." + numbers.metric);
@@ -68,27 +76,11 @@ int diagnose(const DiagnoseRequest& request) {
   return exit_code::kOk;
 }
 
+const Command diagnose_command("diagnose", {Heading::trained_networks, 2},
+                               "Explain why a network evaluates worse than it trains, in one sentence",
+                               "  bnlab diagnose results/here/quickstart/RUN/1x8-cpu\n"
+                               "  bnlab diagnose resnet18.safetensors --spec trained_so.json --data ~/data",
+                               diagnose);
+
 }  // namespace
-
-void add_diagnose(Program& program) {
-  auto [command, request] = add_command(
-      program, "diagnose", "Explain why a network evaluates worse than it trains, in one sentence",
-      "  bnlab diagnose results/here/quickstart/RUN/1x8-cpu\n"
-      "  bnlab diagnose resnet18.safetensors --spec trained_so.json --data ~/data",
-      diagnose);
-  command
-      .add_option("WEIGHTS", request.job.weights,
-                  "The folder of a run, its weights.safetensors, or with --spec a checkpoint of PyTorch, "
-                  "converted to safetensors")
-      ->required();
-  add_spec_of_weights(command, request.spec);
-  command.add_option("--margin", request.margin, "Differences of the metric up to this count as none")
-      ->type_name("NUMBER")
-      ->check(at_least_zero())
-      ->capture_default_str();
-  add_device_option(command, request.job.device);
-  add_data_option(command, request.job.data_dir);
-  command.add_flag("--json", request.json, "Print the causes, the sentence and the numbers as JSON");
-}
-
 }  // namespace bnlab

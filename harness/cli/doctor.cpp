@@ -83,6 +83,12 @@ namespace fs = std::filesystem;
 struct DoctorRequest {
   std::string results = "results", data_dir;
   bool json = false;
+
+  void describe(Arguments& option) {
+    describe_results(option, results);
+    describe_data(option, data_dir);
+    option("--json", json, "Print JSON");
+  }
 };
 
 std::string shown(const Json& value) {
@@ -195,6 +201,12 @@ int doctor(const DoctorRequest& request) {
   return well ? exit_code::kOk : exit_code::kEnvironment;
 }
 
+const Command doctor_command("doctor", {Heading::this_machine, 1},
+                             "Say what this machine offers and lacks, each problem with its cure",
+                             "  bnlab doctor\n"
+                             "  bnlab doctor --data ~/data --json",
+                             doctor);
+
 }  // namespace
 
 std::vector<Finding> findings_of_launcher() {
@@ -218,16 +230,4 @@ std::vector<Finding> findings_of_launcher() {
              "set what is missing, or give --ranks N to start ranks without the launcher"}};
   }
 }
-
-void add_doctor(Program& program) {
-  auto [command, request] =
-      add_command(program, "doctor", "Say what this machine offers and lacks, each problem with its cure",
-                  "  bnlab doctor\n"
-                  "  bnlab doctor --data ~/data --json",
-                  doctor);
-  add_results_option(command, request.results);
-  add_data_option(command, request.data_dir);
-  add_json_flag(command, request.json);
-}
-
 }  // namespace bnlab

@@ -10,9 +10,20 @@ namespace bnlab {
 namespace {
 
 struct EvaluateRequest {
-  EvaluateJob job;  // but for what follows from its weights
-  std::string spec;
+  AskedWeights asked;
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("WEIGHTS", asked.job.weights, "The weights.safetensors of a run");
+    option("--population NAME,...", asked.job.populations,
+           "Running statistics: saved, batch, precise, mix:A, or, where the run carried it, tower:K, mean, "
+           "pooled or own_tower. Default: those of the run")
+        .by_commas();
+    asked.describe(option);
+    option("--ranks N", asked.job.ranks, "Ranks, as threads, which must divide the towers")
+        .from(1, kMostAtOnce);
+    option("--json", json, "Print JSON, with the metrics of classes and groups");
+  }
 };
 
 std::string table(const Json& metrics) {
@@ -30,7 +41,7 @@ std::string table(const Json& metrics) {
 }
 
 int evaluate(const EvaluateRequest& request) {
-  const EvaluateJob job = job_of_weights(request.job, request.spec);
+  const EvaluateJob job = job_of_weights(request.asked.job, request.asked.spec);
   const Json metrics = as_usage([&] { return evaluate_weights(job); });
   for (const std::string& population : job.populations) {
     if (!metrics.contains(population)) {
@@ -47,27 +58,11 @@ int evaluate(const EvaluateRequest& request) {
   return exit_code::kOk;
 }
 
+const Command evaluate_command("evaluate", {Heading::trained_networks, 1},
+                               "Evaluate a run's weights with any population of running statistics",
+                               "  bnlab evaluate results/here/quickstart/RUN/1x8-cpu/weights.safetensors\n"
+                               "  bnlab evaluate WEIGHTS --population saved,batch,precise --json",
+                               evaluate);
+
 }  // namespace
-
-void add_evaluate(Program& program) {
-  auto [command, request] =
-      add_command(program, "evaluate", "Evaluate a run's weights with any population of running statistics",
-                  "  bnlab evaluate results/here/quickstart/RUN/1x8-cpu/weights.safetensors\n"
-                  "  bnlab evaluate WEIGHTS --population saved,batch,precise --json",
-                  evaluate);
-  command.add_option("WEIGHTS", request.job.weights, "The weights.safetensors of a run")->required();
-  command
-      .add_option("--population", request.job.populations,
-                  "Running statistics: saved, batch, precise, mix:A, or, where the run carried it, tower:K, "
-                  "mean, pooled or own_tower. Default: those of the run")
-      ->type_name("NAME,...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  add_spec_of_weights(command, request.spec);
-  add_ranks_option(command, request.job.ranks, "Ranks, as threads, which must divide the towers");
-  add_device_option(command, request.job.device);
-  add_data_option(command, request.job.data_dir);
-  command.add_flag("--json", request.json, "Print JSON, with the metrics of classes and groups");
-}
-
 }  // namespace bnlab

@@ -30,6 +30,17 @@ struct ExplainRequest {
   StepCase step{.towers = 8, .batch_per_tower = 2, .ranks = 2, .classes = kClasses};
   std::string size = "64x64";
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("NAME", component, "What a spec can name, or a JSON object with parameters too");
+    option("--model NAME", model,
+           "Model whose training step is counted: a name, or a folder of bnlab.export");
+    option("--towers N", step.towers, "Units of batch-norm statistics").from(1, kMostAtOnce);
+    option("--batch-per-tower N", step.batch_per_tower, "Images per tower").from(1, kMostAtOnce);
+    option("--ranks N", step.ranks, "Processes, which must divide the towers").from(1, kMostAtOnce);
+    option("--size HxW", size, "Height and width of the images in pixels");
+    option("--json", json, "Print JSON");
+  }
 };
 
 // The family that has an entry of this name.
@@ -158,32 +169,12 @@ int explain(const ExplainRequest& request) {
   return exit_code::kOk;
 }
 
+const Command explain_command("explain", {Heading::start_here, 4},
+                              "Explain what a strategy computes, takes, exchanges and cannot do",
+                              "  bnlab explain sync\n"
+                              "  bnlab explain sync --towers 16 --batch-per-tower 1 --ranks 4\n"
+                              "  bnlab explain '{\"name\": \"sync\", \"group_size\": 2}' --json",
+                              explain);
+
 }  // namespace
-
-void add_explain(Program& program) {
-  auto [command, request] =
-      add_command(program, "explain", "Explain what a strategy computes, takes, exchanges and cannot do",
-                  "  bnlab explain sync\n"
-                  "  bnlab explain sync --towers 16 --batch-per-tower 1 --ranks 4\n"
-                  "  bnlab explain '{\"name\": \"sync\", \"group_size\": 2}' --json",
-                  explain);
-  const auto add_count = [&command](const char* name, auto& count, const char* help) {
-    command.add_option(name, count, help)->type_name("N")->capture_default_str()->check(CLI::Range(1, 4096));
-  };
-  command.add_option("NAME", request.component, "What a spec can name, or a JSON object with parameters too")
-      ->required();
-  command
-      .add_option("--model", request.model,
-                  "Model whose training step is counted: a name, or a folder of bnlab.export")
-      ->type_name("NAME")
-      ->capture_default_str();
-  add_count("--towers", request.step.towers, "Units of batch-norm statistics");
-  add_count("--batch-per-tower", request.step.batch_per_tower, "Images per tower");
-  add_count("--ranks", request.step.ranks, "Processes, which must divide the towers");
-  command.add_option("--size", request.size, "Height and width of the images in pixels")
-      ->type_name("HxW")
-      ->capture_default_str();
-  add_json_flag(command, request.json);
-}
-
 }  // namespace bnlab

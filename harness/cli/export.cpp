@@ -19,6 +19,20 @@ struct ExportRequest {
   bool folded = false;
   std::string spec;
   EvaluateJob job;  // but for what follows from the weights
+
+  void describe(Arguments& option) {
+    option("FOLDER", folder,
+           "Folder RESULTS/EXPERIMENT; with --folded of one run, or its weights.safetensors");
+    option("--out,--tensorboard PATH", out,
+           "Folder for the event files, one below it per run; those of an earlier call are replaced. With "
+           "--folded a safetensors file")
+        .needed();
+    option("--folded", folded,
+           "Put each norm of a trained network into the convolution before it: the same outputs by strategy "
+           "none");
+    describe_run_spec(option, spec).only_with("--folded");
+    describe_data(option, job.data_dir).only_with("--folded");
+  }
 };
 
 int export_folded(const ExportRequest& request) {
@@ -47,30 +61,11 @@ int export_curves(const ExportRequest& request) {
   return problems.empty() ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command export_command("export", {Heading::results, 1},
+                             "Write the curves of runs for TensorBoard, or weights without norms",
+                             "  bnlab export results/quickstart --out /tmp/curves\n"
+                             "  bnlab export results/mine/RUN/1x8-cpu --folded --out folded.safetensors",
+                             export_curves);
+
 }  // namespace
-
-void add_export(Program& program) {
-  auto [command, request] =
-      add_command(program, "export", "Write the curves of runs for TensorBoard, or weights without norms",
-                  "  bnlab export results/quickstart --out /tmp/curves\n"
-                  "  bnlab export results/mine/RUN/1x8-cpu --folded --out folded.safetensors",
-                  export_curves);
-  command
-      .add_option("FOLDER", request.folder,
-                  "Folder RESULTS/EXPERIMENT; with --folded of one run, or its weights.safetensors")
-      ->required();
-  command
-      .add_option("--out,--tensorboard", request.out,
-                  "Folder for the event files, one below it per run; those of an earlier call are replaced. "
-                  "With --folded a safetensors file")
-      ->type_name("PATH")
-      ->required();
-  CLI::Option* folded = command.add_flag(
-      "--folded", request.folded,
-      "Put each norm of a trained network into the convolution before it: the same outputs by strategy none");
-  add_spec_of_weights(command, request.spec);
-  add_data_option(command, request.job.data_dir);
-  command.get_option("--spec")->needs(folded);
-}
-
 }  // namespace bnlab

@@ -18,6 +18,11 @@ namespace {
 struct InitRequest {
   std::string file = "experiment.json";
   bool force = false;
+
+  void describe(Arguments& option) {
+    option("[FILE]", file, "The spec to write");
+    option("--force", force, "Replace the file if it exists");
+  }
 };
 
 struct Line {
@@ -95,13 +100,8 @@ int init(const InitRequest& request) {
   return exit_code::kOk;
 }
 
+const Command init_command("init", {Heading::start_here, 5}, "Write a commented spec to start from",
+                           "  bnlab init mine.json", init);
+
 }  // namespace
-
-void add_init(Program& program) {
-  auto [command, request] =
-      add_command(program, "init", "Write a commented spec to start from", "  bnlab init mine.json", init);
-  command.add_option("FILE", request.file, "The spec to write")->capture_default_str();
-  command.add_flag("--force", request.force, "Replace the file if it exists");
-}
-
 }  // namespace bnlab

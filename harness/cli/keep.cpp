@@ -13,6 +13,11 @@ namespace {
 
 struct KeepRequest {
   std::vector<std::string> folders;
+
+  void describe(Arguments& option) {
+    option("FOLDER", folders,
+           "Folders RESULTS/EXPERIMENT. Folders of runs are deleted, but for those with weights");
+  }
 };
 
 int keep(const KeepRequest& request) {
@@ -28,16 +33,10 @@ int keep(const KeepRequest& request) {
   return exit_code::kOk;
 }
 
+const Command keep_command(
+    "keep", {Heading::results, 2},
+    "Move finished runs from their folders into one file, RESULTS/EXPERIMENT/runs.jsonl",
+    "  bnlab keep results/quickstart    reports read it like the folders", keep);
+
 }  // namespace
-
-void add_keep(Program& program) {
-  auto [command, request] = add_command(
-      program, "keep", "Move finished runs from their folders into one file, RESULTS/EXPERIMENT/runs.jsonl",
-      "  bnlab keep results/quickstart    reports read it like the folders", keep);
-  command
-      .add_option("FOLDER", request.folders,
-                  "Folders RESULTS/EXPERIMENT. Folders of runs are deleted, but for those with weights")
-      ->required();
-}
-
 }  // namespace bnlab

@@ -30,6 +30,16 @@ namespace fs = std::filesystem;
 struct LabelsRequest {
   std::string from, to, colours;
   std::vector<std::string> more;  // FROM and TO of other folders
+
+  void describe(Arguments& option) {
+    option("FROM", from, "Folder of label maps (PNG), searched below, too");
+    option("TO", to, "Folder for the same files with ids, under the same names");
+    option("[MORE]", more,
+           "FROM and TO of other folders, such as another split's, where a colour has the same id");
+    option("--colours MAP", colours,
+           "Which colour is which id: RRGGBB=ID,...; grey: the grey value is the id, also of 16 bits and "
+           "with transparency; voc: the palette of PASCAL VOC. Without it the colours are shown");
+  }
 };
 
 constexpr size_t kMostIds = 256;
@@ -302,25 +312,12 @@ int labels(const LabelsRequest& request) {
   return exit_code::kOk;
 }
 
+const Command labels_command("labels", {Heading::this_machine, 2},
+                             "Make label ids of label maps whose classes are colours",
+                             "  bnlab labels mydata/labels mydata/labels_ids    shows the colours\n"
+                             "  bnlab labels mydata/labels mydata/labels_ids --colours 000000=0,ff0000=1\n"
+                             "  bnlab labels mydata/labels mydata/labels_ids --colours voc",
+                             labels);
+
 }  // namespace
-
-void add_labels(Program& program) {
-  auto [command, request] =
-      add_command(program, "labels", "Make label ids of label maps whose classes are colours",
-                  "  bnlab labels mydata/labels mydata/labels_ids    shows the colours\n"
-                  "  bnlab labels mydata/labels mydata/labels_ids --colours 000000=0,ff0000=1\n"
-                  "  bnlab labels mydata/labels mydata/labels_ids --colours voc",
-                  labels);
-  command.add_option("FROM", request.from, "Folder of label maps (PNG), searched below, too")->required();
-  command.add_option("TO", request.to, "Folder for the same files with ids, under the same names")
-      ->required();
-  command.add_option("MORE", request.more,
-                     "FROM and TO of other folders, such as another split's, where a colour has the same id");
-  command
-      .add_option("--colours", request.colours,
-                  "Which colour is which id: RRGGBB=ID,...; grey: the grey value is the id, also of 16 bits "
-                  "and with transparency; voc: the palette of PASCAL VOC. Without it the colours are shown")
-      ->type_name("MAP");
-}
-
 }  // namespace bnlab

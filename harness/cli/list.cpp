@@ -19,6 +19,16 @@ struct ListRequest {
   std::string into;
   bool details = false;
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("FAMILY", family,
+           "Kind of names: strategies, models, backbones, tasks, augmentations, optimizers or losses");
+    option("--json", json, "Print JSON").not_with({"--format", "--into", "--long"});
+    option("--format FORMAT", format, "Format: text, markdown or json").one_of({"text", "markdown", "json"});
+    option("--into FILE", into,
+           "Put the list into a file, in Markdown, between the lines <!-- table:FAMILY --> and <!-- end -->");
+    option("--long", details, "Show formulas, sources and parameters, too").not_with({"--into"});
+  }
 };
 
 std::string text_of(const Entries& entries, const ListRequest& request) {
@@ -62,32 +72,12 @@ int list(const ListRequest& request) {
   return exit_code::kOk;
 }
 
+const Command list_command("list", {Heading::strategies, 1}, "List what a spec can name, one line each",
+                           "  bnlab list strategies\n"
+                           "  bnlab list tasks --long\n"
+                           "  bnlab list models --json\n"
+                           "  bnlab list strategies --into strategies/README.md",
+                           list);
+
 }  // namespace
-
-void add_list(Program& program) {
-  auto [command, request] = add_command(program, "list", "List what a spec can name, one line each",
-                                        "  bnlab list strategies\n"
-                                        "  bnlab list tasks --long\n"
-                                        "  bnlab list models --json\n"
-                                        "  bnlab list strategies --into strategies/README.md",
-                                        list);
-  command
-      .add_option("FAMILY", request.family,
-                  "Kind of names: strategies, models, backbones, tasks, augmentations, optimizers or losses")
-      ->required();
-  CLI::Option* json = add_json_flag(command, request.json);
-  command.add_option("--format", request.format, "Format: text, markdown or json")
-      ->type_name("FORMAT")
-      ->check(one_of({"text", "markdown", "json"}))
-      ->excludes(json);
-  CLI::Option* into =
-      command.add_option("--into", request.into,
-                         "Put the list into a file, in Markdown, between the lines <!-- table:FAMILY --> and "
-                         "<!-- end -->");
-  into->type_name("FILE")->excludes(json);
-  command.add_flag("--long", request.details, "Show formulas, sources and parameters, too")
-      ->excludes(json)
-      ->excludes(into);
-}
-
 }  // namespace bnlab

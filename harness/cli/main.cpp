@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "harness/cli/run_program.hpp"
+#include "harness/cli/program.hpp"
 
 namespace {
 

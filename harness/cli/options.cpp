@@ -1,17 +1,15 @@
 #include "harness/cli/options.hpp"
 
-#include <CLI/Option.hpp>
-#include <CLI/Validators.hpp>
-
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "harness/components/registry.hpp"
@@ -23,6 +21,7 @@
 #include "harness/mapped.hpp"
 #include "harness/population.hpp"
 #include "harness/probe/probe.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/record.hpp"
@@ -35,7 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kExperiments = "experiments";
-constexpr int kMostAtOnce = 4096;      // ranks of a run, or runs side by side
 constexpr size_t kLongestShown = 200;  // of a file, in a message
 
 // The specs in a folder.
@@ -50,27 +48,11 @@ std::vector<fs::path> specs_in(const fs::path& folder) {
 
 // Those that can be named without their folder: in experiments/ and, behind these, in the folders in it.
 std::vector<fs::path> known_specs() {
-  std::vector<fs::path> specs = specs_in(kExperiments), below;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(kExperiments, none)) {
-    if (entry.is_directory(none)) {
-      const auto more = specs_in(entry.path());
-      below.insert(below.end(), more.begin(), more.end());
-    }
-  }
-  std::ranges::sort(below);
-  specs.insert(specs.end(), below.begin(), below.end());
+  const std::set<fs::path> below(fs::directory_iterator(kExperiments, none), fs::directory_iterator());
+  std::vector<fs::path> specs = specs_in(kExperiments);
+  for (const fs::path& folder : below) std::ranges::copy(specs_in(folder), std::back_inserter(specs));
   return specs;
-}
-
-// What --jobs says; nothing where that is neither a number nor auto.
-std::optional<int> jobs_named(const std::string& text) {
-  int jobs = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, jobs);
-  if (text == "auto") return kAutoJobs;
-  const bool good = problem == std::errc() && rest == end && jobs >= 1 && jobs <= kMostAtOnce;
-  return good ? std::optional(jobs) : std::nullopt;
 }
 
 // What can be typed for a spec, by the name that it goes under: those beside `spec` by their files.
@@ -161,15 +143,6 @@ Json component_of_label(const std::string& text) {
   return component;
 }
 
-CLI::Validator number_check(const std::string& expected, bool (*is_good)(double)) {
-  const auto check = [expected, is_good](std::string& text) {
-    double number = 0;
-    const bool good = CLI::detail::lexical_cast(text, number) && is_good(number);
-    return good ? "" : "expected " + expected + ", got " + text;
-  };
-  return {check, ""};
-}
-
 bool of_averaged_weights(const std::string& population) {
   return population == kAveragedWeights || population == "ema_precise" || population == "ema_live";
 }
@@ -231,139 +204,89 @@ std::vector<std::string> all_experiments(const std::string& results_dir) {
   });
 }
 
-std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
-  const std::string near = nearest(name, known);
-  return near.empty() ? "" : "; did you mean " + near + "?";
+void AskedSpec::describe(Arguments& option, const char* spec, const char* help) {
+  option(spec, name, help);
+  option("[KEY=VALUE]", overrides,
+         "Keys of the spec to set otherwise, such as steps=10 or task.size=[32,32]");
 }
 
-void add_spec(CLI::App& command, std::string& spec) {
-  command
-      .add_option("SPEC", spec,
-                  "Spec file, the name of one in experiments/, or an experiment's folder of results")
-      ->required();
+Argument& describe_device(Arguments& option, std::string& device, const std::string& otherwise) {
+  return option("--device DEVICE", device, "Where to compute: cpu or cuda" + otherwise)
+      .one_of(split_names(names(Device{})));
 }
 
-void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
-  command.add_option("KEY=VALUE", overrides,
-                     "Keys of the spec to set otherwise, such as steps=10 or task.size=[32,32]");
+Argument& describe_data(Arguments& option, std::string& folder) {
+  return option("--data DIR", folder, "Folder below which data sets are found").or_variable("BNLAB_DATA");
 }
 
-CLI::Option* add_json_flag(CLI::App& command, bool& json) {
-  return command.add_flag("--json", json, "Print JSON");
+Argument& describe_run_spec(Arguments& option, std::string& spec) {
+  return option("--spec SPEC", spec, "Spec of the run, instead of the record beside the weights");
 }
 
-void add_ranks_option(CLI::App& command, int& ranks, const std::string& help) {
-  CLI::Option* option =
-      command.add_option("--ranks", ranks, help)->type_name("N")->check(CLI::Range(1, kMostAtOnce));
-  if (ranks > 0) option->capture_default_str();
+void describe_results(Arguments& option, std::string& folder) {
+  option("--results DIR", folder, "Folder of the records").expects("a folder").not_empty();
 }
 
-void add_device_option(CLI::App& command, std::string& device, const std::string& default_text) {
-  CLI::Option* option =
-      command.add_option("--device", device, "Where to compute: cpu or cuda" + default_text);
-  option->type_name("DEVICE")->check(one_of({"cpu", "cuda"}));
-  if (!device.empty()) option->capture_default_str();
+void describe_notify(Arguments& option, std::string& command) {
+  option("--notify CMD", command,
+         "Start a command of the shell when a run fails and when the matrix has ended, with BNLAB_EVENT "
+         "(failed or ended), BNLAB_EXPERIMENT, BNLAB_MESSAGE, BNLAB_RUN and BNLAB_FOLDER set");
 }
 
-void add_results_option(CLI::App& command, std::string& results_dir) {
-  command.add_option("--results", results_dir, "Folder of the records")
-      ->type_name("DIR")
-      ->check(
-          [](const std::string& text) { return text.empty() ? "expected a folder, got an empty name" : ""; })
-      ->capture_default_str();
-}
-
-void add_placement_options(CLI::App& command, LaunchRequest& request) {
-  add_ranks_option(
-      command, request.ranks,
-      "Processes per run, or the most below that divide the towers. Default: as runs of the same "
-      "results were started last, else one per GPU, one on the CPU. A run that was done on "
-      "another number counts only without --ranks");
-  command
-      .add_option_function<std::string>(
-          "--device", [&request](const std::string& name) { request.device = choice_of<Device>(name); },
-          "Where to compute: cpu or cuda. Default: as last time, else cuda if every rank can have a GPU")
-      ->type_name("DEVICE")
-      ->check(one_of(split_names(names(Device{}))));
-  command
-      .add_option_function<std::string>(
-          "--exchange", [&request](const std::string& name) { request.exchange = choice_of<Exchange>(name); },
-          "How ranks on CPUs exchange: by shared_memory (default on one host) or sockets")
-      ->type_name("HOW")
-      ->check(one_of(split_names(names(Exchange{}))));
-  command
-      .add_option("--threads", request.threads,
-                  "Threads of each rank. Default: its share of the cores, under a launcher what "
-                  "OMP_NUM_THREADS, SLURM or its binding give. The spec's placement.threads comes first")
-      ->type_name("N")
-      ->check(CLI::Range(1, kMostAtOnce));
-  command
-      .add_option_function<std::string>(
-          "--jobs", [&request](const std::string& text) { request.jobs = jobs_named(text).value_or(1); },
-          "How many runs side by side, whose throughput is then not comparable. auto: as many as have GPUs, "
-          "or on the CPU cores, of their own")
-      ->type_name("J")
-      ->check([](const std::string& text) {
-        return jobs_named(text) ? "" : "expected auto or a number from 1 to " + std::to_string(kMostAtOnce);
-      });
-  command.add_flag("--fresh-ranks", request.fresh_ranks,
-                   "Start the ranks of every run anew. Without it those on the CPU take the next run, too");
-  command
-      .add_option(
-          "--only", request.only,
-          "Take only runs that match, such as strategy=sync,per_tower or run=ID. May be repeated. seed=any "
-          "takes one run of each cell, drawn at random")
-      ->type_name("KEY=VALUE,...")
-      ->allow_extra_args(false);
-  command.add_option("--slice", request.slice, "Take every N-th run, starting with the I-th")
-      ->type_name("I/N");
-  command
-      .add_option(
-          "--redo", request.redo,
-          "Start finished runs again: stale, disturbed (timed while others used the machine), failed, "
-          "all or the id of one. May be repeated")
-      ->type_name("WHICH")
-      ->allow_extra_args(false);
-  command.add_flag_callback(
-      "--retry", [&request] { request.redo.push_back("failed"); }, "The same as --redo failed");
-  command
-      .add_option_function<int>(
-          "--steal-after", [&request](int seconds) { request.steal_after = std::chrono::seconds(seconds); },
-          "Take over the run of another process that gave no sign of life for so long. Default: 900")
-      ->type_name("SECONDS")
-      ->check(above_zero());
-  add_results_option(command, request.results_dir);
-}
-
-void stand_alone(CLI::App& command, const std::vector<const CLI::Option*>& alone,
-                 const std::vector<const CLI::Option*>& allowed) {
-  command.parse_complete_callback([&command, alone, allowed] {
-    for (const CLI::Option* option : alone) {
-      if (option->count() == 0) continue;
-      for (const CLI::Option* other : command.get_options()) {
-        const bool is_refused = other != option && other->count() > 0 && other->get_envname().empty() &&
-                                std::ranges::count(allowed, other) == 0;
-        if (is_refused) throw CLI::ExcludesError(option->get_name(), other->get_name());
-      }
-    }
-  });
-}
-
-CLI::Validator one_of(const std::vector<std::string>& known) {
-  const auto check = [known](const std::string& text) {
-    const std::string meant = text == "gpu" ? "cuda" : text;  // as PyTorch calls it
-    const std::string refusal = "expected " + joined(known, " or ") + ", got " + text;
-    return std::ranges::count(known, text) > 0 ? "" : refusal + did_you_mean(meant, known);
+void AskedLaunch::describe(Arguments& option) {
+  command = shell_command("bnlab", option.typed());
+  program = fs::read_symlink("/proc/self/exe").string();
+  option("--ranks N", ranks,
+         "Processes per run, or the most below that divide the towers. Default: as runs of the same "
+         "results were started last, else one per GPU, one on the CPU. A run that was done on "
+         "another number counts only without --ranks")
+      .from(1, kMostAtOnce);
+  option("--device DEVICE", device,
+         "Where to compute: cpu or cuda. Default: as last time, else cuda if every rank can have a GPU");
+  option("--exchange HOW", exchange,
+         "How ranks on CPUs exchange: by shared_memory (default on one host) or sockets");
+  option("--threads N", threads,
+         "Threads of each rank. Default: its share of the cores, under a launcher what "
+         "OMP_NUM_THREADS, SLURM or its binding give. The spec's placement.threads comes first")
+      .from(1, kMostAtOnce);
+  const auto take_jobs = [this](const std::string& text) {
+    const int64_t count = text == "auto" ? kAutoJobs : integer_in(text).value_or(-1);
+    jobs = static_cast<int>(count);
+    return text == "auto" || (count >= 1 && count <= kMostAtOnce);
   };
-  return {check, ""};
+  option("--jobs J", take_jobs,
+         "How many runs side by side, whose throughput is then not comparable. auto: as many as have GPUs, "
+         "or on the CPU cores, of their own")
+      .expects("auto or a number from 1 to " + std::to_string(kMostAtOnce));
+  option("--fresh-ranks", fresh_ranks,
+         "Start the ranks of every run anew. Without it those on the CPU take the next run, too");
+  option("--only KEY=VALUE,...", only,
+         "Take only runs that match, such as strategy=sync,per_tower or run=ID. May be repeated. seed=any "
+         "takes one run of each cell, drawn at random");
+  option("--slice I/N", slice, "Take every N-th run, starting with the I-th");
+  option("--redo WHICH", redo,
+         "Start finished runs again: stale, disturbed (timed while others used the machine), failed, "
+         "all or the id of one. May be repeated");
+  const auto take_failed = [this](const std::string&) {
+    redo.emplace_back("failed");
+    return true;
+  };
+  option("--retry", take_failed, "The same as --redo failed");
+  const auto take_seconds = [this](const std::string& text) {
+    steal_after = std::chrono::seconds(integer_in(text).value_or(0));
+    return steal_after.count() > 0;
+  };
+  option("--steal-after SECONDS", take_seconds,
+         "Take over the run of another process that gave no sign of life for so long. Default: 900")
+      .expects("a number above 0");
+  describe_results(option, results_dir);
+  describe_data(option, data_dir);
 }
 
-CLI::Validator above_zero() {
-  return number_check("a number above 0", [](double number) { return number > 0; });
-}
-
-CLI::Validator at_least_zero() {
-  return number_check("0 or a number above it", [](double number) { return number >= 0; });
+void AskedWeights::describe(Arguments& option) {
+  describe_run_spec(option, spec);
+  describe_device(option, job.device);
+  describe_data(option, job.data_dir);
 }
 
 Json read_probe(const std::string& file) {
@@ -372,21 +295,6 @@ Json read_probe(const std::string& file) {
   const Json probe = as_usage([&] { return read_json(file, probe_schema(), Keys::any); });
   if (value_at(probe, "schema").is_null()) throw Error(Error::Kind::usage, file + expected);
   return probe;
-}
-
-void add_notify_option(CLI::App& command, std::string& notify) {
-  command
-      .add_option(
-          "--notify", notify,
-          "Start a command of the shell when a run fails and when the matrix has ended, with BNLAB_EVENT "
-          "(failed or ended), BNLAB_EXPERIMENT, BNLAB_MESSAGE, BNLAB_RUN and BNLAB_FOLDER set")
-      ->type_name("CMD");
-}
-
-void add_data_option(CLI::App& command, std::string& data_dir) {
-  command.add_option("--data", data_dir, "Folder below which data sets are found")
-      ->type_name("DIR")
-      ->envname("BNLAB_DATA");
 }
 
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
@@ -444,11 +352,6 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
     }
   }
   return job;
-}
-
-void add_spec_of_weights(CLI::App& command, std::string& spec) {
-  command.add_option("--spec", spec, "Spec of the run, instead of the record beside the weights")
-      ->type_name("SPEC");
 }
 
 }  // namespace bnlab

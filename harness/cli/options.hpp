@@ -1,14 +1,12 @@
 // Options that several commands have, and what their values mean.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Validators.hpp>
-
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/error.hpp"
 #include "harness/inference/trained_run.hpp"
 #include "harness/json.hpp"
@@ -30,9 +28,6 @@ std::optional<Experiment> load_if_any(const std::string& spec, std::string& resu
 // was asked last, else by their names.
 std::vector<std::string> all_experiments(const std::string& results_dir);
 
-// "; did you mean sync?", or "" where no known name is near.
-std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
-
 // A component as the command line names it: `sync`, or `{"name": "sync", "route": "host"}`.
 Json read_component(const std::string& text);
 
@@ -40,30 +35,41 @@ Json read_component(const std::string& text);
 // command.
 Json resolved_component(const std::string& command, const std::string& family, const std::string& text);
 
-void add_spec(CLI::App& command, std::string& spec);                         // the first positional argument
-void add_overrides(CLI::App& command, std::vector<std::string>& overrides);  // those behind it
-CLI::Option* add_json_flag(CLI::App& command, bool& json);
-void add_ranks_option(CLI::App& command, int& ranks, const std::string& help);
-void add_device_option(CLI::App& command, std::string& device, const std::string& default_text = "");
-void add_results_option(CLI::App& command, std::string& results_dir);
+inline constexpr int kMostAtOnce = 4096;  // ranks of a run, or runs side by side
+
+inline constexpr const char* kSpecHelp =
+    "Spec file, the name of one in experiments/, or an experiment's folder of results";
+
+// Groups of options that several commands have. A request has them as members.
+
+// A spec, with keys set otherwise.
+struct AskedSpec {
+  std::string name;  // or "", where the command does without
+  Words overrides;
+
+  void describe(Arguments& option, const char* spec = "SPEC", const char* help = kSpecHelp);
+  Experiment load(std::string& results_dir) const { return load_asked(name, results_dir, overrides); }
+};
 
 // Where and how runs are computed, and which of them.
-void add_placement_options(CLI::App& command, LaunchRequest& request);
+struct AskedLaunch : LaunchRequest {
+  void describe(Arguments& option);
+};
 
-// --data, else BNLAB_DATA, else "".
-void add_data_option(CLI::App& command, std::string& data_dir);
+// A trained network: its weights and, where no record says it, the spec of the run that left them.
+struct AskedWeights {
+  EvaluateJob job;  // but for what follows from the weights
+  std::string spec;
 
-// Refuses all other options beside each of `alone`, which would not look at them. Let through are `allowed`
-// and those that the environment may give.
-void stand_alone(CLI::App& command, const std::vector<const CLI::Option*>& alone,
-                 const std::vector<const CLI::Option*>& allowed);
+  void describe(Arguments& option);  // but for the weights
+};
 
-// Checks that a text is one of these, and answers another with the nearest.
-CLI::Validator one_of(const std::vector<std::string>& known);
-
-// Checks that a number is above 0, or at least 0.
-CLI::Validator above_zero();
-CLI::Validator at_least_zero();
+// Single ones.
+Argument& describe_device(Arguments& option, std::string& device, const std::string& otherwise = "");
+Argument& describe_data(Arguments& option, std::string& folder);  // --data, else BNLAB_DATA, else ""
+Argument& describe_run_spec(Arguments& option, std::string& spec);
+void describe_results(Arguments& option, std::string& folder);
+void describe_notify(Arguments& option, std::string& command);  // of the user's (launch/notify.hpp)
 
 // What a file of bnlab probe --out holds. Throws Error (usage) where it is none.
 Json read_probe(const std::string& file);
@@ -91,9 +97,6 @@ auto as_usage(Act act) {
   }
 }
 
-// --notify: a command of the user's (launch/notify.hpp).
-void add_notify_option(CLI::App& command, std::string& notify);
-
 // RESULTS/EXPERIMENT as a command line names it.
 struct ExperimentPath {
   std::filesystem::path results;
@@ -116,8 +119,5 @@ inline std::filesystem::path experiment_folder(const std::string& text) {
 // threads, its shadow pairs, and where none are named its populations. Throws Error (usage) where that
 // does not say which run it is, or it has no such population.
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec);
-
-// The option --spec, which says the run where no record does.
-void add_spec_of_weights(CLI::App& command, std::string& spec);
 
 }  // namespace bnlab

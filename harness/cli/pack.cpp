@@ -20,10 +20,19 @@ namespace {
 
 struct PackRequest {
   std::string folder, archive;
+
+  void describe(Arguments& option) {
+    option("FOLDER", folder, "Folder RESULTS/EXPERIMENT");
+    option("ARCHIVE", archive, "The tar file to write");
+  }
 };
 
 struct CheckRequest {
   std::string path;
+
+  void describe(Arguments& option) {
+    option("PATH", path, "An archive of bnlab pack or scripts/gpu_check.sh, or the folder unpacked from one");
+  }
 };
 
 void refuse_other_folders(const std::string& folder) {
@@ -78,26 +87,14 @@ int check(const CheckRequest& request) {
   return checked.problems.empty() ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command pack_command("pack", {Heading::results, 3}, "Put results into one archive, for somebody else",
+                           "  bnlab pack results/quickstart quickstart.tar", pack);
+const Command check_command("check", {Heading::results, 4},
+                            "Check that results are as they were packed, and records belong to their runs",
+                            "  bnlab check quickstart.tar\n"
+                            "  tar -xf quickstart.tar && bnlab check quickstart\n"
+                            "  bnlab check results/gpu_check/nvidia-h100-x1-0123abcd-0123456789ab.tar",
+                            check);
+
 }  // namespace
-
-void add_pack(Program& program) {
-  auto [command, request] = add_command(program, "pack", "Put results into one archive, for somebody else",
-                                        "  bnlab pack results/quickstart quickstart.tar", pack);
-  command.add_option("FOLDER", request.folder, "Folder RESULTS/EXPERIMENT")->required();
-  command.add_option("ARCHIVE", request.archive, "The tar file to write")->required();
-}
-
-void add_check(Program& program) {
-  auto [command, request] = add_command(
-      program, "check", "Check that results are as they were packed, and records belong to their runs",
-      "  bnlab check quickstart.tar\n"
-      "  tar -xf quickstart.tar && bnlab check quickstart\n"
-      "  bnlab check results/gpu_check/nvidia-h100-x1-0123abcd-0123456789ab.tar",
-      check);
-  command
-      .add_option("PATH", request.path,
-                  "An archive of bnlab pack or scripts/gpu_check.sh, or the folder unpacked from one")
-      ->required();
-}
-
 }  // namespace bnlab

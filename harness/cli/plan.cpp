@@ -34,12 +34,21 @@ namespace bnlab {
 namespace {
 
 struct PlanRequest {
-  std::string spec;
-  std::vector<std::string> overrides;
-  LaunchRequest launch;
+  AskedSpec spec;
+  AskedLaunch launch;
   bool json = false;
   bool todo = false;
   bool every_run = false;
+
+  void describe(Arguments& option) {
+    spec.describe(option);
+    launch.describe(option);
+    option("--json", json, "Print JSON");
+    option("--runs", every_run, "Print a line for each run, with its id, instead of one for each cell")
+        .not_with({"--json"});
+    option("--todo", todo, "Print only the ids of the runs to start, one per line")
+        .not_with({"--json", "--runs"});
+  }
 };
 
 // Of all runs the tower whose statistics are made of the fewest values per channel in a pass; of clips, and of
@@ -74,7 +83,7 @@ void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
     throw Error(Error::Kind::usage,
                 "--todo: the ids of the runs follow from what tunes them, which has not run yet; "
                 "bnlab run " +
-                    shell_word(request.spec) + " begins with it");
+                    shell_word(request.spec.name) + " begins with it");
   }
   plan.remarks.push_back("first, " + tuning.sentence() + "; then " +
                          std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");
@@ -147,7 +156,7 @@ PoorestTower poorest_tower(const std::vector<PlacedRun>& runs) {
 Plan make_plan(const PlanRequest& request) {
   Plan plan;
   LaunchRequest asked = request.launch;
-  plan.experiment = load_asked(request.spec, asked.results_dir, request.overrides);
+  plan.experiment = request.spec.load(asked.results_dir);
   std::vector<Record> records = list_records(asked.results_dir, plan.experiment.name);
   plan.remarks = seed_warnings(plan.experiment, records);
   if (plan.experiment.tuning && !plan.experiment.tuning->is_settled()) {
@@ -354,25 +363,11 @@ int plan(const PlanRequest& request) {
   return lacks_data || plan.lacks_weights || !plan.misplaced.empty() ? exit_code::kUsage : exit_code::kOk;
 }
 
+const Command plan_command("plan", {Heading::start_here, 2},
+                           "Show what `run` would do (same options, without --notify)",
+                           "  bnlab plan quickstart --ranks 2\n"
+                           "  bnlab plan nuclei_small_batch --only strategy=sync --json",
+                           plan);
+
 }  // namespace
-
-void add_plan(Program& program) {
-  auto [command, request] =
-      add_command(program, "plan", "Show what `run` would do (same options, without --notify)",
-                  "  bnlab plan quickstart --ranks 2\n"
-                  "  bnlab plan nuclei_small_batch --only strategy=sync --json",
-                  plan);
-  add_spec(command, request.spec);
-  add_overrides(command, request.overrides);
-  add_placement_options(command, request.launch);
-  add_data_option(command, request.launch.data_dir);
-  CLI::Option* json = add_json_flag(command, request.json);
-  CLI::Option* runs = command.add_flag(
-      "--runs", request.every_run, "Print a line for each run, with its id, instead of one for each cell");
-  runs->excludes(json);
-  command.add_flag("--todo", request.todo, "Print only the ids of the runs to start, one per line")
-      ->excludes(json)
-      ->excludes(runs);
-}
-
 }  // namespace bnlab

@@ -18,20 +18,35 @@ namespace fs = std::filesystem;
 
 struct PredictRequest {
   std::vector<std::string> weights;
-  EvaluateJob job;  // but for what follows from the weights
-  std::string spec, out, population = "saved";
+  AskedWeights asked;
+  std::string out, population = "saved";
   std::vector<int64_t> samples;
   int64_t count = 6;
+
+  void describe(Arguments& option) {
+    option("WEIGHTS", weights, "Folders of runs of one task, or their weights.safetensors files");
+    option("--out DIR", out, "Folder for label maps (palette PNG), overlays and predictions.json").needed();
+    option("--samples N,...", samples, "Samples of the test split, counted from 0")
+        .from(0)
+        .by_commas()
+        .expects("numbers from 0 on, such as 0,17,230");
+    option("--count N", count, "Take so many samples, spread over the test split")
+        .from(1, 1e6)
+        .not_with({"--samples"});
+    option("--population NAME", population,
+           "Running statistics: saved, batch, precise, or one that the runs carried");
+    asked.describe(option);
+  }
 };
 
 std::vector<EvaluateJob> jobs_of(const PredictRequest& request) {
   std::vector<EvaluateJob> jobs;
   std::set<std::string> ids;
   for (const std::string& weights : request.weights) {
-    EvaluateJob job = request.job;
+    EvaluateJob job = request.asked.job;
     job.weights = weights;
     job.populations = {request.population};
-    jobs.push_back(job_of_weights(job, request.spec));
+    jobs.push_back(job_of_weights(job, request.asked.spec));
     const RunSpec &first = jobs.front().spec, &own = jobs.back().spec;
     if (own.task != first.task) {
       throw Error(Error::Kind::usage, weights + ": expected a run of the same task as " +
@@ -128,44 +143,11 @@ int predict_all(const PredictRequest& request) {
   return exit_code::kOk;
 }
 
+const Command predict_command(
+    "predict", {Heading::trained_networks, 3}, "Draw what trained networks predict for test images",
+    "  bnlab predict results/here/quickstart/*-seed0-*/*-cpu --out predictions\n"
+    "  bnlab predict WEIGHTS --samples 0,17,230 --population batch --out predictions",
+    predict_all);
+
 }  // namespace
-
-void add_predict(Program& program) {
-  auto [command, request] =
-      add_command(program, "predict", "Draw what trained networks predict for test images",
-                  "  bnlab predict results/here/quickstart/*-seed0-*/*-cpu --out predictions\n"
-                  "  bnlab predict WEIGHTS --samples 0,17,230 --population batch --out predictions",
-                  predict_all);
-  command
-      .add_option("WEIGHTS", request.weights,
-                  "Folders of runs of one task, or their weights.safetensors files")
-      ->required();
-  command
-      .add_option("--out", request.out, "Folder for label maps (palette PNG), overlays and predictions.json")
-      ->type_name("DIR")
-      ->required();
-  CLI::Option* samples =
-      command.add_option("--samples", request.samples, "Samples of the test split, counted from 0")
-          ->type_name("N,...")
-          ->delimiter(',')
-          ->allow_extra_args(false)
-          ->check([](const std::string& text) {
-            const bool good = !text.empty() && text.size() < 19 &&
-                              text.find_first_not_of("0123456789") == std::string::npos;
-            return good ? "" : "expected numbers from 0 on, such as 0,17,230, got " + text;
-          });
-  command
-      .add_option("--count", request.count, "Take so many samples, spread over the test split. Default: 6")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000000))
-      ->excludes(samples);
-  command
-      .add_option("--population", request.population,
-                  "Running statistics: saved (default), batch, precise, or one that the runs carried")
-      ->type_name("NAME");
-  add_spec_of_weights(command, request.spec);
-  add_device_option(command, request.job.device);
-  add_data_option(command, request.job.data_dir);
-}
-
 }  // namespace bnlab

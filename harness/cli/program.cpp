@@ -1,17 +1,16 @@
 #include "harness/cli/program.hpp"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <set>
-#include <vector>
+#include <map>
+#include <stdexcept>
 
-#include "harness/cli/options.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
@@ -24,97 +23,49 @@
 namespace bnlab {
 namespace {
 
-constexpr const char* kExamples =
-    "  bnlab plan quickstart           what it would run, and for how long\n"
-    "  bnlab run quickstart --ranks 2  train every run that is not done yet\n"
-    "  bnlab report quickstart         the table of what came out\n"
-    "  bnlab explain sync              what a strategy computes and exchanges\n"
-    "  bnlab init mine.json            an experiment of your own";
+constexpr size_t kLongestName = 200;             // of a file, in a message
+constexpr size_t kOptions = 28, kCommands = 14;  // the columns of help at which texts begin
+constexpr std::array kHeadings = {"Start here", "Experiments", "Results",     "Trained networks",
+                                  "Strategies", "Cost",        "This machine"};
 
-constexpr size_t kLongestName = 200;  // of a file, in a message
-
-constexpr const char* kExitCodes =
-    "Exit codes: 0 everything asked for is done; 1 some runs failed or some files are damaged (it went "
-    "on with the others), or `compare` found a regression; 2 the command line or the spec cannot be done "
-    "(nothing was started); 3 the environment lacks something; 75 the rest is with other processes that "
-    "share the results folder; 130 interrupted (the command that resumes is printed).";
-
-// Of help: those that COLUMNS says, else the terminal's.
-size_t columns() {
-  constexpr int kUsual = 80, kNarrowest = 40, kWidest = 100;
-  const char* const told = std::getenv("COLUMNS");
-  int columns = told == nullptr ? 0 : std::atoi(told);
-  winsize window{};
-  if (columns <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0) columns = window.ws_col;
-  return static_cast<size_t>(columns <= 0 ? kUsual : std::clamp(columns, kNarrowest, kWidest));
+// All that have registered themselves, in the order of help.
+std::map<std::pair<Heading, int>, Command>& registry() {
+  static std::map<std::pair<Heading, int>, Command> all;
+  return all;
 }
 
-// "N" of an option that takes a number; "" of a flag, and of an argument without a dash.
-std::string value_name(const CLI::Option& option) {
-  if (option.get_positional() || option.get_items_expected_max() == 0) return "";
-  const std::string type = option.get_type_name();  // "N:INT in [1 - 4096]": the name, and what is checked
-  return type.substr(0, type.find(':'));
+const Command* command_named(const std::string& name) {
+  for (const auto& [place, command] : registry())
+    if (command.name == name) return &command;
+  return nullptr;
 }
 
-// What a command is, examples, then its options, within the columns of the terminal.
-class Help : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    return wrapped(app->get_description() + ".", 0, columns()) + "\nExamples:\n" + app->get_footer() +
-           "\n\n" + make_usage(app, name) + make_positionals(app) + make_groups(app, mode) +
-           make_subcommands(app, mode) + "\n" + wrapped(kExitCodes, 0, columns());
-  }
-
-  std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    const std::string value = value_name(*option);
-    return entry(make_option_name(option, is_positional) + (value.empty() ? "" : " " + value),
-                 make_option_desc(option), kOptions);
-  }
-
-  std::string make_subcommand(const CLI::App* command) const override {
-    return entry(command->get_name(), command->get_description(), kCommands);
-  }
-
-  // "Folder of the records (default: results)"
-  std::string make_option_desc(const CLI::Option* option) const override {
-    const auto names = [](const std::set<CLI::Option*>& options) {
-      std::vector<std::string> all;
-      for (const CLI::Option* each : options) all.push_back(each->get_name());
-      std::ranges::sort(all);
-      return joined(all);
-    };
-    std::vector<std::string> more;
-    if (option->get_required() && !option->get_positional()) more.emplace_back("required");
-    if (!option->get_default_str().empty()) more.push_back("default: " + option->get_default_str());
-    if (!option->get_envname().empty()) more.push_back("default: $" + option->get_envname());
-    if (!option->get_needs().empty()) more.push_back("only with " + names(option->get_needs()));
-    if (!option->get_excludes().empty()) more.push_back("not with " + names(option->get_excludes()));
-    return option->get_description() + (more.empty() ? "" : " (" + joined(more, "; ") + ")");
-  }
-
- private:
-  static constexpr size_t kOptions = 28, kCommands = 14;  // the columns at which texts begin
-
-  // A name with a text that begins at a column, on the line below where the name reaches beyond it.
-  static std::string entry(const std::string& name, const std::string& text, size_t column) {
-    const std::string lines = wrapped(text, column, columns()), begin = "  " + name;
-    return begin + (begin.size() < column ? lines.substr(begin.size()) : "\n" + lines);
-  }
-};
-
-std::vector<std::string> command_names(const CLI::App& app) {
-  const auto is_listed = [](const CLI::App* command) { return !command->get_group().empty(); };
-  return mapped(app.get_subcommands(is_listed), [](const CLI::App* command) { return command->get_name(); });
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+Words option_names(const Arguments& arguments) {
+  Words names;
+  for (const Argument& argument : arguments.all())
+    for (const std::string& name : argument.names)
+      if (name.starts_with("--")) names.push_back(name);
   return names;
 }
 
-using Words = std::vector<std::string>;
+// What it is, examples, then what it takes, within the columns of the terminal.
+std::string help_text(const std::string& what, const std::string& examples, const std::string& usage,
+                      const std::string& taken) {
+  return wrapped(what + ".", 0, help_columns()) + "\nExamples:\n" + examples + "\n\nUsage: bnlab" + usage +
+         "\n" + taken + "\n" + wrapped(kProgramTexts.exit_codes, 0, help_columns());
+}
+
+std::string program_help() {
+  std::string taken = "\nOptions:\n" + help_entry("--version", "Print the version and exit", kOptions) +
+                      help_entry("-h,--help", "Print this help and exit", kOptions);
+  Heading last = Heading::none;
+  for (const Command& command : listed_commands()) {
+    if (std::exchange(last, command.heading) != command.heading)
+      taken += "\n" + std::string(kHeadings.at(static_cast<size_t>(command.heading))) + ":\n";
+    taken += help_entry(command.name, command.summary, kCommands);
+  }
+  return help_text(kProgramTexts.what, kProgramTexts.examples, " [options] [COMMAND]", taken);
+}
 
 // What people type first, as other programs have it, by what it is here.
 struct CalledElsewhere {
@@ -145,7 +96,7 @@ std::string typed_with(Words words, size_t at, size_t taken, const Words& others
 
 // The end of a message about an option that is called otherwise here, or is a key of the spec: the line to
 // type, or "".
-std::string meant_option(const CLI::App& command, const Words& words, const std::string& unknown) {
+std::string meant_option(const Arguments& arguments, const Words& words, const std::string& unknown) {
   const auto found = std::ranges::find(words, unknown);
   if (found == words.end() || !unknown.starts_with("--")) return "";
   const auto at = static_cast<size_t>(found - words.begin());
@@ -159,11 +110,11 @@ std::string meant_option(const CLI::App& command, const Words& words, const std:
   const size_t taken = next_is_value ? 2 : 1;
   const std::string key = key_called(name);
   std::ranges::replace(name, '_', '-');
-  const std::vector<std::string> known = option_names(command);
+  const Words known = option_names(arguments);
   for (const auto& [ours, theirs] : kOtherOptions)
     if (std::ranges::count(theirs, name) > 0 && std::ranges::count(known, ours) > 0)
       return typed_with(words, at, taken, {ours, value.empty() ? "VALUE" : value});
-  const bool takes_keys = command.get_option_no_throw("KEY=VALUE") != nullptr;
+  const bool takes_keys = std::ranges::count(arguments.all(), "KEY=VALUE", &Argument::name) > 0;
   return takes_keys && !key.empty() && !value.empty() ? typed_with(words, at, taken, {key + "=" + value})
                                                       : "";
 }
@@ -176,36 +127,10 @@ std::string meant_command(const Words& words, const std::string& unknown) {
 }
 
 // The first example of the help, as it would be typed.
-std::string example_of(const CLI::App& command) {
-  const std::string footer = command.get_footer();
-  const size_t begin = footer.find_first_not_of(' ');
-  if (begin == std::string::npos) return "";
-  return footer.substr(begin, std::min(footer.find('\n', begin), footer.find("  ", begin)) - begin);
-}
-
-// What was wrong with a command line that CLI11 refused, with what was meant, or the nearest known name.
-std::string explain(const CLI::App& app, const CLI::ParseError& error, const Words& words) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  const std::vector<std::string> unknown = command.remaining();
-  for (const std::string& word : unknown) {
-    if (word.rfind('-', 0) == 0) {
-      const std::string meant = meant_option(command, words, word);
-      return "unknown option " + word +
-             (meant.empty() ? did_you_mean(word.substr(0, word.find('=')), option_names(command)) : meant);
-    }
-    if (chosen.empty()) {
-      const std::string meant = meant_command(words, word);
-      return "unknown command " + word + (meant.empty() ? did_you_mean(word, command_names(app)) : meant);
-    }
-  }
-  const bool lacks_one = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !chosen.empty();
-  return error.what() + (lacks_one ? ", such as: " + example_of(command) : std::string());
-}
-
-// The command line as typed, without the program's folder: records hold no path of a machine.
-std::string command_line(int argc, const char* const* argv) {
-  return shell_command("bnlab", {argv + std::min(argc, 1), argv + argc});
+std::string example_of(const Command& command) {
+  const std::string& all = command.examples;
+  const size_t begin = all.find_first_not_of(' ');
+  return all.substr(begin, std::min(all.find('\n', begin), all.find("  ", begin)) - begin);
 }
 
 int exit_code_of(const Error& error) {
@@ -220,75 +145,27 @@ int exit_code_of(const Error& error) {
   }
 }
 
-// The headings of `bnlab --help`, and what stands below each.
-const std::vector<std::pair<std::string, std::vector<std::string>>> kGroups = {
-    {"Start here", {"run", "plan", "report", "explain", "init"}},
-    {"Experiments", {"status", "watch", "answers", "compare", "schema"}},
-    {"Results", {"keep", "pack", "check", "merge", "confirm", "export"}},
-    {"Trained networks", {"evaluate", "diagnose", "predict", "forward"}},
-    {"Strategies", {"list", "verify", "vectors", "layer", "panel"}},
-    {"Cost", {"probe", "cost", "trace"}},
-    {"This machine", {"doctor", "launch", "labels", "completion", "man"}},
-};
-
-void group_commands(CLI::App& app) {
-  for (const auto& [heading, names] : kGroups)
-    for (const std::string& name : names) app.get_subcommand(name)->group(heading);
-}
-
 // The words behind the program's name. `help` is `--help`, and `help run` is `run --help`.
-std::vector<std::string> words_of(int argc, const char* const* argv, const CLI::App& app) {
-  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (words.empty() || words[0] != "help") return words;
+Words words_of(Words words) {
+  constexpr std::array kHelp = {"help", "--help", "-h"};
+  if (words.empty() || std::ranges::count(kHelp, words[0]) == 0) return words;
   words.erase(words.begin());
-  const std::vector<std::string> commands = command_names(app);
-  if (words.empty() || std::ranges::find(commands, words[0]) != commands.end()) words.push_back("--help");
+  if (words.empty() || command_named(words[0]) != nullptr) words.emplace_back("--help");
   return words;  // an unknown command is answered with the nearest
 }
 
-void build(Program& program) {
-  CLI::App& app = program.app;
-  app.name("bnlab");
-  app.description(
-      "Trains one network with different ways to normalise, on several GPUs or CPU processes, and compares "
-      "accuracy, throughput and memory");
-  app.footer(kExamples);
-  app.formatter(std::make_shared<Help>());
-  app.set_version_flag("--version", program_version(), "Print the version and exit");
-  app.set_help_flag("-h,--help", "Print this help and exit");
-  for (const auto& [theirs, ours] :
-       {std::pair("SUBCOMMAND", "COMMAND"), {"OPTIONS", "options"}, {"Positionals", "Arguments"}}) {
-    app.get_formatter()->label(theirs, ours);
-  }
-  add_run(program);
-  add_plan(program);
-  add_status(program);
-  add_watch(program);
-  add_report(program);
-  add_answers(program);
-  add_compare(program);
-  add_export(program);
-  add_keep(program);
-  add_pack(program);
-  add_check(program);
-  add_merge(program);
-  add_confirm(program);
-  add_evaluate(program);
-  add_diagnose(program);
-  add_predict(program);
-  add_list(program);
-  add_forward(program);
-  add_explain(program);
-  add_more(program);
-  add_doctor(program);
-  add_labels(program);
-  add_launch(program);
-  add_init(program);
-  add_schema(program);
-  add_completion(program);
-  add_man(program);
-  add_rank(program);
-  group_commands(app);
+bool has_commands_elsewhere() {
+  return std::ranges::any_of(registry(), [](const auto& entry) { return !entry.second.ask; });
+}
+
+// Goes on as bnlab-more, which lies beside this program and has all commands. Returns where it is not built.
+void go_on_as_more(const Words& words) {
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe").replace_filename("bnlab-more").string();
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
 }
 
 // OpenMP itself warns of what is no number, and takes all cores.
@@ -310,47 +187,48 @@ int after_output(int code) {
   return exit_code::kEnvironment;
 }
 
-}  // namespace
+// A command line that cannot be done.
+int refused(const std::string& message, const std::string& command = "") {
+  std::cerr << "bnlab: " << message << "\nbnlab " << command << "--help shows how it is used\n";
+  return exit_code::kUsage;
+}
 
-std::string program_version() {
-  const Json version = code_version();
-  std::string text = "bnlab " + version.at("version").get<std::string>();
-  if (!version.at("git").is_null()) {
-    text +=
-        " (" + version.at("git").get<std::string>() + (version.at("dirty").get<bool>() ? ", modified)" : ")");
+std::string about_unknown_command(const Words& words) {
+  const std::string& name = words.front();
+  if (name.starts_with('-')) {
+    const Words known = {"--help", "--version"};
+    return "unknown option " + name + did_you_mean(name.substr(0, name.find('=')), known);
   }
-  return text;
+  const std::string meant = meant_command(words, name);
+  const Words known = mapped(listed_commands(), &Command::name);
+  return "unknown command " + name + (meant.empty() ? did_you_mean(name, known) : meant);
 }
 
-std::string exit_codes_text() {
-  return kExitCodes;
+std::string about_unknown_option(const std::string& name, const Arguments& arguments, const Words& words) {
+  const std::string meant = meant_option(arguments, words, name);
+  const std::string plain = name.substr(0, name.find('='));
+  return "unknown option " + name + (meant.empty() ? did_you_mean(plain, option_names(arguments)) : meant);
 }
 
-int run_program(int argc, const char* const* argv) {
-  PrintableOutput out(std::cout), err(std::cerr);
-  Program program;
-  program.typed = command_line(argc, argv);
-  build(program);
-  const Words words = words_of(argc, argv, program.app);
+int carried_out(const Command& command, const Words& typed, const Words& words) {
+  Command::Asked asked = command.ask(typed);
+  Arguments& arguments = asked.arguments;
   try {
-    if (const auto code = answered_elsewhere(words)) return *code;
-    Words reversed(words.rbegin(), words.rend());  // as CLI11 takes them
-    program.app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0)  // --help, --version
-      return after_output(program.app.exit(error));
-    const auto typed = program.app.get_subcommands();
-    std::cerr << "bnlab: " << explain(program.app, error, words) << "\nbnlab "
-              << (typed.empty() ? "" : typed.front()->get_name() + " ") << "--help shows how it is used\n";
-    return exit_code::kUsage;
-  }
-  if (!program.action) {
-    std::cerr << program.app.help();
-    return exit_code::kUsage;
+    const Words unknown = arguments.deal({words.begin() + 1, words.end()});
+    if (arguments.ask_for_help()) {
+      std::cout << help_text(command.summary, command.examples, " " + command.name + arguments.usage(),
+                             arguments.help());
+      return after_output(exit_code::kOk);
+    }
+    if (!unknown.empty())
+      throw Error(Error::Kind::usage, about_unknown_option(unknown.front(), arguments, words));
+    arguments.read_values(example_of(command));
+  } catch (const Error& error) {
+    return refused(error.what(), command.name + " ");
   }
   try {
     refuse_odd_threads();
-    return after_output(program.action());
+    return after_output(asked.act());
   } catch (const Error& error) {
     std::cerr << "bnlab: " << error.what() << "\n";
     return exit_code_of(error);
@@ -365,18 +243,72 @@ int run_program(int argc, const char* const* argv) {
   }
 }
 
-std::vector<CommandText> commands_of(const CLI::App& app) {
-  std::vector<CommandText> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_group().empty()) continue;  // for programs, not for people
-    CommandText text{command->get_name(), command->get_description(), command->get_footer(), {}};
-    for (const CLI::Option* option : command->get_options()) {
-      text.options.push_back({option->get_positional() ? option->get_name() : "--" + option->get_lnames()[0],
-                              value_name(*option), option->get_description()});
-    }
-    commands.push_back(std::move(text));
+}  // namespace
+
+const ProgramTexts kProgramTexts = {
+    .what =
+        "Trains one network with different ways to normalise, on several GPUs or CPU processes, and compares "
+        "accuracy, throughput and memory",
+    .examples =
+        "  bnlab plan quickstart           what it would run, and for how long\n"
+        "  bnlab run quickstart --ranks 2  train every run that is not done yet\n"
+        "  bnlab report quickstart         the table of what came out\n"
+        "  bnlab explain sync              what a strategy computes and exchanges\n"
+        "  bnlab init mine.json            an experiment of your own",
+    .exit_codes =
+        "Exit codes: 0 everything asked for is done; 1 some runs failed or some files are damaged (it went "
+        "on with the others), or `compare` found a regression; 2 the command line or the spec cannot be done "
+        "(nothing was started); 3 the environment lacks something; 75 the rest is with other processes that "
+        "share the results folder; 130 interrupted (the command that resumes is printed)."};
+
+Command::Command(const CommandName& named, const char* shown, std::function<Asked(const Words&)> how)
+    : name(named.name),
+      summary(named.summary),
+      examples(shown),
+      heading(named.place.first),
+      ask(std::move(how)) {
+  if (!registry().emplace(named.place, *this).second)
+    throw std::logic_error("the place of the command " + name + " in help is taken");
+}
+
+std::vector<Command> listed_commands() {
+  std::vector<Command> all = mapped(registry(), [](const auto& entry) { return entry.second; });
+  std::erase_if(all, [](const Command& command) { return command.heading == Heading::none; });
+  return all;
+}
+
+std::string program_version() {
+  const Json version = code_version();
+  std::string text = "bnlab " + version.at("version").get<std::string>();
+  if (!version.at("git").is_null()) {
+    text +=
+        " (" + version.at("git").get<std::string>() + (version.at("dirty").get<bool>() ? ", modified)" : ")");
   }
-  return commands;
+  return text;
+}
+
+int run_program(int argc, const char* const* argv) {
+  PrintableOutput out(std::cout), err(std::cerr);
+  const Words typed(argv + std::min(argc, 1), argv + argc), words = words_of(typed);
+  if (words.empty()) {
+    std::cerr << program_help();
+    return exit_code::kUsage;
+  }
+  const std::string& name = words.front();
+  if (name == "--help" || name == "--version") {
+    std::cout << (name == "--help" ? program_help() : program_version() + "\n");
+    return after_output(exit_code::kOk);
+  }
+  const Command* const command = command_named(name);
+  if (command == nullptr) return refused(about_unknown_command(words));
+  const bool of_all = name == "man" || name == "completion";  // they tell what each command takes
+  if (!command->ask || (of_all && has_commands_elsewhere())) go_on_as_more(words);
+  if (!command->ask) {
+    std::cerr << "bnlab: " << name << " is a command of bnlab-more, which is not built here; "
+              << "scripts/build.sh release bnlab-more builds it in about two minutes\n";
+    return exit_code::kEnvironment;
+  }
+  return carried_out(*command, typed, words);
 }
 
 }  // namespace bnlab

@@ -1,20 +1,19 @@
 // The program `bnlab`: its command line, its commands, its exit codes.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "harness/cli/run_program.hpp"
+#include "harness/cli/arguments.hpp"
 
 namespace bnlab {
+
+// Runs the program on a command line and returns its exit code. Data goes to standard output, talk to
+// standard error.
+int run_program(int argc, const char* const* argv);
 
 namespace exit_code {
 constexpr int kOk = 0;
@@ -26,87 +25,74 @@ constexpr int kInterrupted = 130;
 }  // namespace exit_code
 
 std::string program_version();  // "bnlab 2.0.0 (1f3a9c2)"
-std::string exit_codes_text();
 
-// The program while its command line is being understood.
-struct Program {
-  CLI::App app;
-  std::string typed;            // the command line, quoted where a shell needs it
-  std::function<int()> action;  // of the chosen command
+// What help and the manual say of the program as a whole.
+struct ProgramTexts {
+  const char *what, *examples, *exit_codes;
+};
+extern const ProgramTexts kProgramTexts;
+
+// The headings of `bnlab --help`, in its order. Commands for programs, not for people, have none.
+enum class Heading {
+  start_here,
+  experiments,
+  results,
+  trained_networks,
+  strategies,
+  cost,
+  this_machine,
+  none
 };
 
-struct NamedCommand {
+struct CommandName {
   const char* name;
+  std::pair<Heading, int> place;  // in help: the heading, and the place below it
   const char* summary;
 };
 
-// Adds a command, whose help says what it is and then `examples`, one per line. The options that it is then
-// given fill in the request on which it acts if it is chosen.
-template <class Request>
-std::pair<CLI::App&, Request&> add_command(Program& program, const NamedCommand& named, const char* examples,
-                                           int (*act)(const Request&)) {
-  CLI::App& command = *program.app.add_subcommand(named.name, named.summary)->group("Commands");
-  command.footer(examples);
-  const auto request = std::make_shared<Request>();
-  command.callback([&program, request, act] { program.action = [request, act] { return act(*request); }; });
-  return {command, *request};
-}
-template <class Request>
-std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, const char* summary,
-                                           const char* examples, int (*act)(const Request&)) {
-  return add_command(program, {name, summary}, examples, act);
-}
+// A command of the program. Its file registers it at its end:
+//
+//   const Command compare_command("compare", {Heading::experiments, 4}, "Compare two folders of results",
+//                                 "  bnlab compare results/quickstart /tmp/colleague/quickstart",
+//                                 compare_folders);
+//
+// where compare_folders takes `const Request&`, which describes what the command takes (arguments.hpp), and
+// returns the exit code. Help, completion, the manual and messages follow from it.
+class Command {
+ public:
+  // A request while its command line is being understood.
+  struct Asked {
+    Arguments arguments;
+    std::function<int()> act = {};
+  };
 
-// One per file.
-void add_run(Program& program);
-void add_plan(Program& program);
-void add_status(Program& program);
-void add_watch(Program& program);
-void add_report(Program& program);
-void add_answers(Program& program);
-void add_compare(Program& program);
-void add_export(Program& program);
-void add_keep(Program& program);
-void add_pack(Program& program);
-void add_check(Program& program);
-void add_merge(Program& program);
-void add_confirm(Program& program);
-void add_evaluate(Program& program);
-void add_diagnose(Program& program);
-void add_predict(Program& program);
-void add_list(Program& program);
-void add_forward(Program& program);
-void add_explain(Program& program);
-void add_doctor(Program& program);
-void add_labels(Program& program);
-void add_launch(Program& program);
-void add_init(Program& program);
-void add_schema(Program& program);
-void add_completion(Program& program);
-void add_man(Program& program);
-void add_rank(Program& program);
+  template <class Request>
+  Command(const char* name, std::pair<Heading, int> place, const char* summary, const char* examples,
+          int (*act)(const Request&))
+      : Command({name, place, summary}, examples, act) {}
+  template <class Request>
+  Command(const CommandName& named, const char* examples, int (*act)(const Request&))
+      : Command(named, examples, [act](const Words& typed) {
+          const auto request = std::make_shared<Request>();
+          Asked asked{Arguments(typed), [request, act] { return act(*request); }};
+          if constexpr (requires { request->describe(asked.arguments); }) request->describe(asked.arguments);
+          return asked;
+        }) {}
+  // One of another program, whose name alone is known here.
+  explicit Command(const CommandName& named) : Command(named, "", {}) {}
 
-// The commands of bnlab-more: in that program (more/add_more.cpp), and as names in `bnlab` (elsewhere.cpp).
-void add_more(Program& program);
-// The exit code of a command line that this program leaves to bnlab-more.
-std::optional<int> answered_elsewhere(const std::vector<std::string>& words);
-
-// The commands of the program and their options as the command line declares them, for the manual and for
-// shells.
-struct OptionText {
-  std::string name;   // "--ranks", or "SPEC" for an argument without a dash
-  std::string value;  // "N"; empty for a flag and an argument
-  std::string help;
-
-  bool positional() const { return name.front() != '-'; }
-};
-
-struct CommandText {
   std::string name, summary, examples;
-  std::vector<OptionText> options;
+  Heading heading;
+  std::function<Asked(const Words& typed)> ask;  // empty where another program has the command
+
+  // As declared, without a request that could take their values.
+  Arguments arguments() const { return ask ? ask({}).arguments : Arguments(); }
+
+ private:
+  Command(const CommandName& named, const char* examples, std::function<Asked(const Words&)> ask);
 };
 
-// Those that help lists, in its order.
-std::vector<CommandText> commands_of(const CLI::App& app);
+// All but those for programs, in the order of help.
+std::vector<Command> listed_commands();
 
 }  // namespace bnlab

@@ -25,12 +25,37 @@ struct ReportRequest {
   std::string spec;
   std::vector<std::string> overrides;  // and further specs, which have no "="
   std::string results = "results";
-  std::string format;
+  std::string format = "text";
   std::string into;
   std::string baseline;
   std::string probe;
   std::string data_dir;
   std::string out;
+
+  void describe(Arguments& option) {
+    option("SPEC", spec, kSpecHelp);
+    option("[KEY=VALUE]", overrides,
+           "Keys of the spec to set otherwise, such as steps=10; words without = are further specs");
+    option("--format FORMAT", format,
+           "Format: text, markdown, html (one page with figures and environments), csv (one row per run), or "
+           "json with the value of every seed, from which figures are drawn")
+        .one_of({"text", "markdown", "html", "csv", "json"});
+    option("--into FILE", into,
+           "Put the main table into a file, between the lines <!-- summary:NAME --> and <!-- end -->, and "
+           "all tables with their notes between <!-- table:NAME --> and <!-- end -->. A folder: into its "
+           "NAME/README.md")
+        .not_with({"--format", "--out"});
+    option("--out FILE", out,
+           "File for what is printed otherwise. A folder: with --format each report as its NAME.json");
+    option(
+        "--baseline LABEL", baseline,
+        "Strategy (its label) that costs are given relative to. Default: the first that exchanges nothing");
+    option("--probe FILE", probe,
+           "Add a column, the shortest that the machine could make a step (its roofline) as a share of what "
+           "it took, by a file of bnlab probe --out of the machine that made the runs");
+    describe_data(option, data_dir);
+    describe_results(option, results);
+  }
 };
 
 // What the factors of a run's products are rounded to.
@@ -117,8 +142,7 @@ void report_one(const ReportRequest& asked) {
   std::string text;
   if (request.format == "csv")
     text = report_csv(experiment, records);
-  else if (counts.outcomes.empty() && (request.format.empty() || request.format == "text") &&
-           request.probe.empty() && !is_settled)
+  else if (counts.outcomes.empty() && request.format == "text" && request.probe.empty() && !is_settled)
     text = no_runs_yet(asked, experiment);
   else
     text = text_of(report_of(experiment, records, request), records,
@@ -127,9 +151,9 @@ void report_one(const ReportRequest& asked) {
     std::cout << text;
     return;
   }
-  const std::string suffix = request.format.empty() || request.format == "text" ? "txt"
-                             : request.format == "markdown"                     ? "md"
-                                                                                : request.format;
+  const std::string suffix = request.format == "text"       ? "txt"
+                             : request.format == "markdown" ? "md"
+                                                            : request.format;
   write_atomically(std::filesystem::path(request.out) / (experiment.name + "." + suffix), text);
 }
 
@@ -168,58 +192,17 @@ int report_to_file(const ReportRequest& asked) {
   return code;
 }
 
+const Command report_command("report", {Heading::start_here, 3},
+                             "Print the answer and the tables of an experiment over its seeds",
+                             "  bnlab report quickstart\n"
+                             "  bnlab report tradeoff --format html --out tradeoff.html\n"
+                             "  bnlab report tradeoff --format csv > tradeoff.csv\n"
+                             "  bnlab report tradeoff steps=10          of bnlab run tradeoff steps=10\n"
+                             "  bnlab report tradeoff --baseline averaged\n"
+                             "  bnlab report tradeoff --probe probe.json\n"
+                             "  bnlab report tradeoff --into results/tradeoff/README.md\n"
+                             "  bnlab report tradeoff memory --format json --out /tmp",
+                             report_to_file);
+
 }  // namespace
-
-void add_report(Program& program) {
-  auto [command, request] =
-      add_command(program, "report", "Print the answer and the tables of an experiment over its seeds",
-                  "  bnlab report quickstart\n"
-                  "  bnlab report tradeoff --format html --out tradeoff.html\n"
-                  "  bnlab report tradeoff --format csv > tradeoff.csv\n"
-                  "  bnlab report tradeoff steps=10          of bnlab run tradeoff steps=10\n"
-                  "  bnlab report tradeoff --baseline averaged\n"
-                  "  bnlab report tradeoff --probe probe.json\n"
-                  "  bnlab report tradeoff --into results/tradeoff/README.md\n"
-                  "  bnlab report tradeoff memory --format json --out /tmp",
-                  report_to_file);
-  add_spec(command, request.spec);
-  command.add_option(
-      "KEY=VALUE", request.overrides,
-      "Keys of the spec to set otherwise, such as steps=10; words without = are further specs");
-  command
-      .add_option(
-          "--format", request.format,
-          "Format: text, markdown, html (one page with figures and environments), csv (one row per run), or "
-          "json with the value of every seed, from which figures are drawn")
-      ->type_name("FORMAT")
-      ->check(one_of({"text", "markdown", "html", "csv", "json"}));
-  command
-      .add_option(
-          "--into", request.into,
-          "Put the main table into a file, between the lines <!-- summary:NAME --> and <!-- end -->, and all "
-          "tables with their notes between <!-- table:NAME --> and <!-- end -->. A folder: into its "
-          "NAME/README.md")
-      ->type_name("FILE")
-      ->excludes("--format");
-  command
-      .add_option("--out", request.out,
-                  "File for what is printed otherwise. A folder: with --format each report as its NAME.json")
-      ->type_name("FILE")
-      ->excludes("--into");
-  command
-      .add_option(
-          "--baseline", request.baseline,
-          "Strategy (its label) that costs are given relative to. Default: the first that exchanges nothing")
-      ->type_name("LABEL");
-  command
-      .add_option(
-          "--probe", request.probe,
-          "Add a column, the shortest that the machine could make a step (its roofline) as a share of what "
-          "it took, by a file of bnlab probe --out of the machine that made the runs")
-      ->type_name("FILE")
-      ->check(CLI::ExistingFile);
-  add_data_option(command, request.data_dir);
-  add_results_option(command, request.results);
-}
-
 }  // namespace bnlab

@@ -24,9 +24,20 @@ namespace bnlab {
 namespace {
 
 struct RunRequest {
-  std::string spec;
-  std::vector<std::string> overrides;
-  LaunchRequest launch;
+  AskedSpec spec;
+  AskedLaunch launch;
+
+  void describe(Arguments& option) {
+    spec.describe(option);
+    launch.describe(option);
+    describe_notify(option, launch.notify);
+  }
+};
+
+struct RankRequest {
+  std::string job;
+
+  void describe(Arguments& option) { option("--job FILE", job, "job.json of the run").needed(); }
 };
 
 // The command that was typed, with the cure.
@@ -140,7 +151,7 @@ bool is_of_environment(const std::exception& error) {
 
 int run(const RunRequest& request) {
   LaunchRequest asked = request.launch;
-  Experiment experiment = load_asked(request.spec, asked.results_dir, request.overrides);
+  Experiment experiment = request.spec.load(asked.results_dir);
   try {
     return run_matrix(experiment, asked);
   } catch (const std::exception& error) {
@@ -153,33 +164,21 @@ int run(const RunRequest& request) {
   }
 }
 
+int rank(const RankRequest& request) {
+  return rank_main(request.job);
+}
+
+const Command run_command("run", {Heading::start_here, 1}, "Train every run of a spec that is not done yet",
+                          "  bnlab run quickstart --ranks 2\n"
+                          "  bnlab run tradeoff --only strategy=sync,per_tower --only seed=10\n"
+                          "  bnlab run quickstart steps=10 task.crop=[32,32] --only seed=0\n"
+                          "  bnlab run quickstart --redo stale\n"
+                          "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
+                          "  bnlab run tradeoff --notify 'mail -s \"$BNLAB_MESSAGE\" me </dev/null'\n"
+                          "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",
+                          run);
+const Command rank_command("rank", {Heading::none, 1}, "One rank of a run",
+                           "  bnlab rank --job results/quickstart/RUN/2x1-cpu/job.json", rank);
+
 }  // namespace
-
-void add_run(Program& program) {
-  auto [command, request] =
-      add_command(program, "run", "Train every run of a spec that is not done yet",
-                  "  bnlab run quickstart --ranks 2\n"
-                  "  bnlab run tradeoff --only strategy=sync,per_tower --only seed=10\n"
-                  "  bnlab run quickstart steps=10 task.crop=[32,32] --only seed=0\n"
-                  "  bnlab run quickstart --redo stale\n"
-                  "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
-                  "  bnlab run tradeoff --notify 'mail -s \"$BNLAB_MESSAGE\" me </dev/null'\n"
-                  "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",
-                  run);
-  add_spec(command, request.spec);
-  add_overrides(command, request.overrides);
-  add_placement_options(command, request.launch);
-  add_data_option(command, request.launch.data_dir);
-  add_notify_option(command, request.launch.notify);
-  request.launch.command = program.typed;
-  request.launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
-}
-
-void add_rank(Program& program) {
-  auto [command, job] = add_command(program, "rank", "One rank of a run",
-                                    "  bnlab rank --job results/quickstart/RUN/2x1-cpu/job.json", rank_main);
-  command.add_option("--job", job, "job.json of the run")->required();
-  command.group("");
-}
-
 }  // namespace bnlab

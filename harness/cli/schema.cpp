@@ -17,11 +17,9 @@ int schema(const SchemaRequest&) {
   return exit_code::kOk;
 }
 
+const Command schema_command("schema", {Heading::experiments, 5},
+                             "Print the JSON Schema of specs, with which editors complete and check them",
+                             "  bnlab schema > spec.schema.json", schema);
+
 }  // namespace
-
-void add_schema(Program& program) {
-  add_command(program, "schema", "Print the JSON Schema of specs, with which editors complete and check them",
-              "  bnlab schema > spec.schema.json", schema);
-}
-
 }  // namespace bnlab

@@ -21,6 +21,12 @@ struct StatusRequest {
   std::vector<std::string> names;
   std::string results = kResults;
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("[EXPERIMENT]", names, "Experiments or spec files. Default: all in the results folder");
+    describe_results(option, results);
+    option("--json", json, "Print JSON");
+  }
 };
 
 // With its spec, if there is one, so that missing runs are counted; else from the records alone.
@@ -76,18 +82,11 @@ int status(const StatusRequest& request) {
   return is_whole ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command status_command("status", {Heading::experiments, 1},
+                             "Count the runs that are done, failed, missing or stale",
+                             "  bnlab status\n"
+                             "  bnlab status quickstart tradeoff --json",
+                             status);
+
 }  // namespace
-
-void add_status(Program& program) {
-  auto [command, request] =
-      add_command(program, "status", "Count the runs that are done, failed, missing or stale",
-                  "  bnlab status\n"
-                  "  bnlab status quickstart tradeoff --json",
-                  status);
-  command.add_option("EXPERIMENT", request.names,
-                     "Experiments or spec files. Default: all in the results folder");
-  add_results_option(command, request.results);
-  add_json_flag(command, request.json);
-}
-
 }  // namespace bnlab

@@ -35,6 +35,21 @@ struct WatchRequest {
   std::optional<double> every_s;
   std::string html, notify;
   bool once = false;
+
+  void describe(Arguments& option) {
+    option("[SPEC]", spec,
+           "Spec file, the name of one in experiments/, an experiment's folder of results, or a folder of "
+           "results. Default: all results");
+    option("--html FILE", html,
+           "Write a page instead, which refreshes itself in a browser: curves of all runs, finished cells, "
+           "failures. The command ends when the matrix has");
+    describe_notify(option, notify);
+    option("--every SECONDS", every_s,
+           "Seconds between two looks. Default: 2 on a terminal, 5 for a page, else 10")
+        .from(0.1, 3600);
+    option("--once", once, "Look once and exit");
+    describe_results(option, results);
+  }
 };
 
 // What is watched: one experiment, whose spec is known or not, or all of a results folder.
@@ -201,36 +216,15 @@ int watch(const WatchRequest& request) {
   }
 }
 
+const Command watch_command(
+    "watch", {Heading::experiments, 2},
+    "Follow what is running, with its curves, until Ctrl-C, in a pipe to the end of the matrix",
+    "  bnlab watch\n"
+    "  bnlab watch quickstart\n"
+    "  bnlab watch quickstart --html quickstart.html\n"
+    "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
+    "  bnlab watch --once",
+    watch);
+
 }  // namespace
-
-void add_watch(Program& program) {
-  auto [command, request] =
-      add_command(program, "watch",
-                  "Follow what is running, with its curves, until Ctrl-C, in a pipe to the end of the matrix",
-                  "  bnlab watch\n"
-                  "  bnlab watch quickstart\n"
-                  "  bnlab watch quickstart --html quickstart.html\n"
-                  "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
-                  "  bnlab watch --once",
-                  watch);
-  command.add_option(
-      "SPEC", request.spec,
-      "Spec file, the name of one in experiments/, an experiment's folder of results, or a folder of "
-      "results. Default: all results");
-  command
-      .add_option(
-          "--html", request.html,
-          "Write a page instead, which refreshes itself in a browser: curves of all runs, finished cells, "
-          "failures. The command ends when the matrix has")
-      ->type_name("FILE");
-  add_notify_option(command, request.notify);
-  command
-      .add_option("--every", request.every_s,
-                  "Seconds between two looks. Default: 2 on a terminal, 5 for a page, else 10")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0));
-  command.add_flag("--once", request.once, "Look once and exit");
-  add_results_option(command, request.results);
-}
-
 }  // namespace bnlab

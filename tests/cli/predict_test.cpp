@@ -1,8 +1,8 @@
 // The command line of bnlab predict; a fake answers.
 #include <gtest/gtest.h>
 
-#include "harness/cli/program.hpp"
 #include "harness/store/run_folder.hpp"
+#include "tests/cli/called.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
@@ -27,15 +27,10 @@ class PredictCommand : public ::testing::Test {
     return "";
   }
 
-  int call(std::vector<std::string> words) {
-    std::vector<const char*> argv{"bnlab"};
-    for (const std::string& word : words) argv.push_back(word.c_str());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    const int code = run_program(static_cast<int>(argv.size()), argv.data());
-    testing::internal::GetCapturedStdout();
-    said_ = testing::internal::GetCapturedStderr();
-    return code;
+  int call(const std::vector<std::string>& words) {
+    const test::Answer answer = test::call(words);
+    said_ = answer.err;
+    return answer.code;
   }
 
   test::Scratch scratch_;
@@ -65,7 +60,11 @@ TEST_F(PredictCommand, ExportFoldsTheWeightsOfOneRun) {
                        R"( --model '{"name":"fake"}' --strategy none --classes 7 --images FILE --out FILE)"
                        "\n");
   EXPECT_EQ(read_text(out), left + "/weights.safetensors");
-  EXPECT_EQ(call({"export", left, "--spec", "x", "--out", out}), exit_code::kUsage);
+  for (const char* option : {"--spec", "--data"}) {
+    EXPECT_EQ(call({"export", left, option, "x", "--out", out}), exit_code::kUsage);
+    const std::string cure = " requires --folded; give both or neither\n";
+    EXPECT_NE(said_.find(option + cure), std::string::npos) << said_;
+  }
 }
 
 TEST_F(PredictCommand, TakesSixSamplesIfNoneIsNamed) {

@@ -46,6 +46,16 @@ TEST(Program, UnknownNamesAreAnsweredWithTheNearest) {
   EXPECT_TRUE(has(format.err, "got jsn; did you mean json?\n")) << format.err;
 }
 
+TEST(Program, AWordThatIsTheNameOfACommandIsAnArgumentToo) {
+  const Answer answer = call({"explain", "report"});
+  EXPECT_TRUE(has(answer.err, "there is no report to explain; known: ")) << answer.err;
+}
+
+TEST(Program, TwoCommandsHaveNoPlaceInHelpTogether) {
+  int (*const act)(const std::string&) = nullptr;
+  EXPECT_THROW(Command("other", {Heading::start_here, 1}, "", "", act), std::logic_error);
+}
+
 TEST(Program, WrongUsageIsExitCodeTwo) {
   EXPECT_EQ(call({}).code, exit_code::kUsage);
   EXPECT_EQ(call({"run"}).code, exit_code::kUsage);

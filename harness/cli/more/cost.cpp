@@ -31,8 +31,8 @@ namespace {
 // Where no step was measured: seconds from rank to rank at an exchange, and the share of a step.
 constexpr double kExchangeDeviation = 2e-6, kShareOfBackward = 2.0 / 3;
 struct CostCommand {
-  std::string spec;
-  std::vector<std::string> overrides, only;
+  AskedSpec spec;
+  Words only;
   std::vector<int> ranks{2, 8, 64, 256, 1024};
   std::string probe, cluster, exchange, algorithm = "tree", link = "nvlink", data_dir;
   int per_node = 8;
@@ -42,6 +42,56 @@ struct CostCommand {
   int threads = 1;
   bool clusters = false;
   bool json = false;
+
+  void describe(Arguments& option) {
+    spec.describe(option, "[SPEC]", "Spec file, the name of one in experiments/, or a folder of results");
+    option("--ranks N,...", ranks, "Numbers of ranks, such as 2,8,64, with a tower on each")
+        .from(1, kMostAtOnce)
+        .by_commas()
+        .greedy();
+    option("--probe FILE", probe,
+           "Predict by a file of bnlab probe --out: by its exchanges, and its steps if it has them");
+    option("--cluster NAME", cluster, "Predict by a published cluster, which --clusters lists")
+        .not_with({"--probe"});
+    option("--algorithm NAME", algorithm, "Algorithm of NCCL: tree, ring or nvls")
+        .one_of({"tree", "ring", "nvls"})
+        .not_with({"--cluster", "--probe"});
+    option("--per-node N", per_node, "GPUs of a node").from(1, 4096).not_with({"--cluster", "--probe"});
+    option("--link NAME", link, "Link of a node's GPUs: nvlink or pcie")
+        .one_of({"nvlink", "pcie"})
+        .not_with({"--cluster", "--probe"});
+    option("--exchange HOW", exchange,
+           "How ranks exchange: nccl, shared_memory or sockets. Default: all of the probe, else nccl")
+        .one_of({"nccl", "shared_memory", "sockets"});
+    option("--step-ms MS", step_ms,
+           "Milliseconds of a rank's own step. Default: of the probe, else not known")
+        .from(1e-3, 1e7);
+    option("--peak-tflops T", peak_tflops,
+           "Predict steps by a device's peak in TFLOP/s at the spec's precision: from its floor to twice it")
+        .from(1e-3, 1e6)
+        .only_with("--bandwidth-gb")
+        .not_with({"--step-ms"});
+    option("--bandwidth-gb GB/S", bandwidth_gb, "Bandwidth of a device's memory in GB/s")
+        .from(1e-3, 1e6)
+        .only_with("--peak-tflops");
+    option("--host-us US", host_us,
+           "Microseconds of the host per exchange that no CUDA graph launches (20 to 30 in PyTorch)")
+        .from(0, 1e6);
+    option("--only KEY=VALUE,...", only, "Take only runs that match, such as strategy=sync,per_tower");
+    option("--seconds S", seconds, "Measure steps here, on the CPU, for about so long")
+        .from(0.1, 86400)
+        .not_with({"--step-ms", "--peak-tflops"});
+    option("--threads N", threads, "Threads with which a step is measured here")
+        .from(1, 4096)
+        .only_with("--seconds");
+    option("--clusters", clusters, "List the published clusters and bandwidths, and where the model fails")
+        .only_beside({"--json"});
+    option("--validate FILE...", validate, "Show how good the predictions of these probes with steps are")
+        .greedy()
+        .only_beside({"--json"});
+    option("--json", json, "Print JSON");
+    describe_data(option, data_dir);
+  }
 };
 
 // A step of each run on each number of ranks, counted, and measured where that is asked for and the probe has
@@ -50,7 +100,7 @@ class Profiles {
  public:
   Profiles(const CostCommand& asked, const Json& probe) : asked_(asked), probe_(probe) {
     std::string results = "results";
-    runs_ = select_runs(load_asked(asked.spec, results, asked.overrides).runs, asked.only, "");
+    runs_ = select_runs(asked.spec.load(results).runs, asked.only, "");
     const size_t cells = runs_to_measure(runs_, 1).size() * (asked.ranks.size() + 1);
     seconds_ = asked.seconds / static_cast<double>(std::max<size_t>(cells, 1));
     prepare_to_measure(asked.threads);
@@ -302,103 +352,20 @@ int predict_steps(const CostCommand& asked) {
 int cost(const CostCommand& asked) {
   if (asked.clusters) return list_clusters(asked);
   if (!asked.validate.empty()) return validate(asked);
-  if (asked.spec.empty()) throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
+  if (asked.spec.name.empty())
+    throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
   std::string results = "results";
-  if (!asked.json)
-    std::cout << network_screen(load_asked(asked.spec, results, asked.overrides).runs) << std::flush;
+  if (!asked.json) std::cout << network_screen(asked.spec.load(results).runs) << std::flush;
   const auto predict = [&] { return predict_steps(asked); };
   return asked.probe.empty() ? predict() : by_probe(asked.probe, predict);
 }
 
+const Command cost_command(more::named("cost"),
+                           "  bnlab cost sync_overhead --ranks 2,8,64 --probe probe.json\n"
+                           "  bnlab cost tradeoff --ranks 8,64,1024 --cluster h100-2x8 --step-ms 100\n"
+                           "  bnlab cost --clusters             published clusters against the model\n"
+                           "  bnlab cost --validate probe.json  how good the predictions are",
+                           cost);
+
 }  // namespace
-
-void add_cost(Program& program) {
-  auto [command, request] =
-      add_command(program, more::kCost,
-                  "  bnlab cost sync_overhead --ranks 2,8,64 --probe probe.json\n"
-                  "  bnlab cost tradeoff --ranks 8,64,1024 --cluster h100-2x8 --step-ms 100\n"
-                  "  bnlab cost --clusters             published clusters against the model\n"
-                  "  bnlab cost --validate probe.json  how good the predictions are",
-                  cost);
-  command.add_option("SPEC", request.spec,
-                     "Spec file, the name of one in experiments/, or a folder of results");
-  add_overrides(command, request.overrides);
-  command.add_option("--ranks", request.ranks, "Numbers of ranks, such as 2,8,64, with a tower on each")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command
-      .add_option("--probe", request.probe,
-                  "Predict by a file of bnlab probe --out: by its exchanges, and its steps if it has them")
-      ->type_name("FILE")
-      ->check(CLI::ExistingFile);
-  command.add_option("--cluster", request.cluster, "Predict by a published cluster, which --clusters lists")
-      ->type_name("NAME")
-      ->excludes("--probe");
-  const auto without_measurements = [](CLI::Option* option) {
-    option->excludes("--probe")->excludes("--cluster")->capture_default_str();
-  };
-  without_measurements(
-      command.add_option("--algorithm", request.algorithm, "Algorithm of NCCL: tree, ring or nvls")
-          ->type_name("NAME")
-          ->check(one_of({"tree", "ring", "nvls"})));
-  without_measurements(command.add_option("--per-node", request.per_node, "GPUs of a node")
-                           ->type_name("N")
-                           ->check(CLI::Range(1, 4096)));
-  without_measurements(command.add_option("--link", request.link, "Link of a node's GPUs: nvlink or pcie")
-                           ->type_name("NAME")
-                           ->check(one_of({"nvlink", "pcie"})));
-  command
-      .add_option("--exchange", request.exchange,
-                  "How ranks exchange: nccl, shared_memory or sockets. Default: all of the probe, else nccl")
-      ->type_name("HOW")
-      ->check(one_of({"nccl", "shared_memory", "sockets"}));
-  command
-      .add_option("--step-ms", request.step_ms,
-                  "Milliseconds of a rank's own step. Default: of the probe, else not known")
-      ->type_name("MS")
-      ->check(CLI::Range(1e-3, 1e7));
-  CLI::Option* const peak = command
-                                .add_option("--peak-tflops", request.peak_tflops,
-                                            "Predict steps by a device's peak in TFLOP/s at the spec's "
-                                            "precision: from its floor to twice it")
-                                ->type_name("T")
-                                ->check(CLI::Range(1e-3, 1e6))
-                                ->excludes("--step-ms");
-  command.add_option("--bandwidth-gb", request.bandwidth_gb, "Bandwidth of a device's memory in GB/s")
-      ->type_name("GB/S")
-      ->check(CLI::Range(1e-3, 1e6))
-      ->needs(peak);
-  peak->needs("--bandwidth-gb");
-  command
-      .add_option("--host-us", request.host_us,
-                  "Microseconds of the host per exchange that no CUDA graph launches (20 to 30 in PyTorch)")
-      ->type_name("US")
-      ->check(CLI::Range(0.0, 1e6));
-  command.add_option("--only", request.only, "Take only runs that match, such as strategy=sync,per_tower")
-      ->type_name("KEY=VALUE,...")
-      ->allow_extra_args(false);
-  CLI::Option* const seconds =
-      command.add_option("--seconds", request.seconds, "Measure steps here, on the CPU, for about so long")
-          ->type_name("S")
-          ->check(CLI::Range(0.1, 86400.0))
-          ->excludes("--step-ms")
-          ->excludes(peak);
-  command.add_option("--threads", request.threads, "Threads with which a step is measured here")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096))
-      ->needs(seconds)
-      ->capture_default_str();
-  const CLI::Option* clusters =
-      command.add_flag("--clusters", request.clusters,
-                       "List the published clusters and bandwidths, and where the model fails");
-  CLI::Option* probes = command.add_option("--validate", request.validate,
-                                           "Show how good the predictions of these probes with steps are");
-  probes->type_name("FILE...");
-  const CLI::Option* json = add_json_flag(command, request.json);
-  stand_alone(command, {clusters, probes}, {json});
-  add_data_option(command, request.data_dir);
-}
-
 }  // namespace bnlab

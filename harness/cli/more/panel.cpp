@@ -18,6 +18,12 @@ struct PanelRequest {
   std::vector<std::string> names;
   std::string into;
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("[ENTRY]", names, "Entries of harness/numerics/entries.json; default: all");
+    option("--into FILE", into, "Write the numbers that differ into the file of the committed ones");
+    option("--json", json, "Print the numbers as JSON, without a verdict");
+  }
 };
 
 // As values.json has them: an entry's conditions and its numbers on a line each.
@@ -93,20 +99,11 @@ int run_panel(const PanelRequest& request) {
   return differing == 0 ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command panel_command(more::named("panel"),
+                            "  bnlab panel                                      all, in about ten seconds\n"
+                            "  bnlab panel sync \"sync stopped\"                  two of them\n"
+                            "  bnlab panel --into harness/numerics/values.json  after a change that is meant",
+                            run_panel);
+
 }  // namespace
-
-void add_panel(Program& program) {
-  auto [command, request] =
-      add_command(program, more::kPanel,
-                  "  bnlab panel                                      all, in about ten seconds\n"
-                  "  bnlab panel sync \"sync stopped\"                  two of them\n"
-                  "  bnlab panel --into harness/numerics/values.json  after a change that is meant",
-                  run_panel);
-  command.add_option("ENTRY", request.names, "Entries of harness/numerics/entries.json; default: all");
-  command
-      .add_option("--into", request.into, "Write the numbers that differ into the file of the committed ones")
-      ->type_name("FILE");
-  command.add_flag("--json", request.json, "Print the numbers as JSON, without a verdict");
-}
-
 }  // namespace bnlab

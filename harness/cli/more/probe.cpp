@@ -26,14 +26,36 @@ namespace bnlab {
 namespace {
 
 struct ProbeCommand {
-  std::string spec;
-  std::vector<std::string> overrides;
-  LaunchRequest launch;
+  AskedSpec spec;
+  more::Measured launch;
   double seconds = 60;
   double largest_mb = 256;
   double delay_us = 0, bandwidth_mb = 0;
   std::string out;
   bool json = false;
+
+  void describe(Arguments& option) {
+    spec.describe(option, "[SPEC]", "Spec whose training steps are measured, too");
+    option("--ranks N", launch.ranks, "Processes on this machine. Default: one per GPU, or per core up to 8")
+        .from(1, kMostAtOnce);
+    option("--device DEVICE", launch.device,
+           "Where to compute: cpu or cuda. Default: cuda where there is a GPU");
+    option("--exchange HOW", launch.exchange,
+           "How ranks on CPUs exchange: by shared_memory or sockets. Default: both, where one host has all");
+    option("--only KEY=VALUE,...", launch.only, "Take only runs that match, such as strategy=sync,per_tower");
+    option("--seconds S", seconds, "Seconds that all of it may take, about").from(0.1, 86400);
+    option("--largest-mb MB", largest_mb, "MiB of the largest exchange; less where time runs out")
+        .from(0.001, 65536);
+    option("--delay-us US", delay_us,
+           "Make every exchange of CPU ranks take so many microseconds longer, as on a slower network")
+        .from(0, 1e7);
+    option("--bandwidth-mb MB/S", bandwidth_mb,
+           "Make the bytes that a CPU rank hands over take as long as at this rate, in MB/s")
+        .from(0.001, 1e6);
+    option("--out FILE", out, "File for the JSON (its schema: results/probe.schema.json)");
+    option("--json", json, "Print JSON");
+    launch.describe(option);
+  }
 };
 
 std::string microseconds(const Json& seconds, const char* quantile) {
@@ -156,32 +178,10 @@ std::string text_of(const Json& probe) {
   return text;
 }
 
-// This program again, as the ranks of a world of its own: without --ranks each joins the others.
-int start_ranks(const ProbeCommand& asked, int ranks, Device device) {
-  ProgramRequest program{
-      .ranks = ranks, .threads = asked.launch.threads, .words = {asked.launch.program, "probe"}};
-  const auto add = [&](const std::string& option, const std::string& value) {
-    program.words.insert(program.words.end(), {option, value});
-  };
-  if (!asked.spec.empty()) program.words.push_back(asked.spec);
-  program.words.insert(program.words.end(), asked.overrides.begin(), asked.overrides.end());
-  add("--device", name_of(device));
-  if (asked.launch.exchange) add("--exchange", name_of(*asked.launch.exchange));
-  for (const std::string& only : asked.launch.only) add("--only", only);
-  if (!asked.launch.data_dir.empty()) add("--data", asked.launch.data_dir);
-  add("--seconds", std::to_string(asked.seconds));
-  add("--largest-mb", std::to_string(asked.largest_mb));
-  if (asked.delay_us > 0) add("--delay-us", std::to_string(asked.delay_us));
-  if (asked.bandwidth_mb > 0) add("--bandwidth-mb", std::to_string(asked.bandwidth_mb));
-  if (!asked.out.empty()) add("--out", std::filesystem::absolute(asked.out).string());
-  if (asked.json) program.words.push_back("--json");
-  return start_program(program);
-}
-
 std::vector<RunSpec> runs_of(const ProbeCommand& asked, int ranks) {
-  if (asked.spec.empty()) return {};
+  if (asked.spec.name.empty()) return {};
   std::string results = asked.launch.results_dir;
-  const Experiment experiment = load_asked(asked.spec, results, asked.overrides);
+  const Experiment experiment = asked.spec.load(results);
   return runs_to_measure(select_runs(experiment.runs, asked.launch.only, ""), ranks);
 }
 
@@ -237,72 +237,16 @@ int probe(const ProbeCommand& asked) {
                     : device == Device::cuda ? std::max(gpus, 1)
                                              : cores;
   runs_of(asked, ranks);  // what is wrong with the spec is told once
-  return ranks == 1 ? measure(asked, std::nullopt, device) : start_ranks(asked, ranks, device);
+  return ranks == 1 ? measure(asked, std::nullopt, device)
+                    : asked.launch.start_ranks(ranks, {"--device", name_of(device)});
 }
+
+const Command probe_command(more::named("probe"),
+                            "  bnlab probe --ranks 2 --out probe.json  about a minute\n"
+                            "  bnlab probe sync_overhead --ranks 2     the spec's training steps, too\n"
+                            "  bnlab probe --ranks 2 --seconds 10 --largest-mb 1\n"
+                            "  torchrun --nproc-per-node 8 --no-python bnlab probe --out probe.json",
+                            probe);
 
 }  // namespace
-
-void add_probe(Program& program) {
-  auto [command, request] =
-      add_command(program, more::kProbe,
-                  "  bnlab probe --ranks 2 --out probe.json  about a minute\n"
-                  "  bnlab probe sync_overhead --ranks 2     the spec's training steps, too\n"
-                  "  bnlab probe --ranks 2 --seconds 10 --largest-mb 1\n"
-                  "  torchrun --nproc-per-node 8 --no-python bnlab probe --out probe.json",
-                  probe);
-  command.add_option("SPEC", request.spec, "Spec whose training steps are measured, too");
-  add_overrides(command, request.overrides);
-  add_ranks_option(command, request.launch.ranks,
-                   "Processes on this machine. Default: one per GPU, or per core up to 8");
-  command
-      .add_option_function<std::string>(
-          "--device",
-          [&launch = request.launch](const std::string& name) { launch.device = choice_of<Device>(name); },
-          "Where to compute: cpu or cuda. Default: cuda where there is a GPU")
-      ->type_name("DEVICE")
-      ->check(one_of(split_names(names(Device{}))));
-  command
-      .add_option_function<std::string>(
-          "--exchange",
-          [&launch = request.launch](const std::string& name) {
-            launch.exchange = choice_of<Exchange>(name);
-          },
-          "How ranks on CPUs exchange: by shared_memory or sockets. Default: both, where one host has all")
-      ->type_name("HOW")
-      ->check(one_of(split_names(names(Exchange{}))));
-  command
-      .add_option("--threads", request.launch.threads,
-                  "Threads of each rank. Default: its share of the cores")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096));
-  command
-      .add_option("--only", request.launch.only, "Take only runs that match, such as strategy=sync,per_tower")
-      ->type_name("KEY=VALUE,...")
-      ->allow_extra_args(false);
-  command.add_option("--seconds", request.seconds, "Seconds that all of it may take, about")
-      ->type_name("S")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->capture_default_str();
-  command
-      .add_option("--largest-mb", request.largest_mb, "MiB of the largest exchange; less where time runs out")
-      ->type_name("MB")
-      ->check(CLI::Range(0.001, 65536.0))
-      ->capture_default_str();
-  command
-      .add_option("--delay-us", request.delay_us,
-                  "Make every exchange of CPU ranks take so many microseconds longer, as on a slower network")
-      ->type_name("US")
-      ->check(CLI::Range(0.0, 1e7));
-  command
-      .add_option("--bandwidth-mb", request.bandwidth_mb,
-                  "Make the bytes that a CPU rank hands over take as long as at this rate, in MB/s")
-      ->type_name("MB/S")
-      ->check(CLI::Range(0.001, 1e6));
-  command.add_option("--out", request.out, "File for the JSON (its schema: results/probe.schema.json)")
-      ->type_name("FILE");
-  add_json_flag(command, request.json);
-  add_data_option(command, request.launch.data_dir);
-  request.launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
-}
-
 }  // namespace bnlab

@@ -27,31 +27,41 @@ namespace {
 constexpr size_t kWaitsShown = 5;
 
 struct TraceCommand {
-  std::string spec;
-  std::vector<std::string> overrides;
-  LaunchRequest launch;
+  AskedSpec spec;
+  more::Measured launch;
   int steps = 2;
   int after = 20;
   std::string out = "trace.json";
+
+  void describe(Arguments& option) {
+    spec.describe(option);
+    option("--ranks N", launch.ranks, "Processes on this machine, a tower on each. Default: one")
+        .from(1, kMostAtOnce);
+    option("--exchange HOW", launch.exchange,
+           "How ranks exchange: by shared_memory (default on one host) or sockets");
+    option("--only KEY=VALUE,...", launch.only, "The run to trace, such as strategy=sync");
+    option("--steps N", steps, "Steps that are traced").from(1, 1000);
+    option("--after N", after, "Steps before these, which are not traced").from(0, 1e6);
+    option("--out FILE", out, "File for the trace, in Chrome's format");
+    launch.describe(option);
+  }
 };
 
 RunSpec run_of(const TraceCommand& asked, int ranks) {
   std::string results = asked.launch.results_dir;
-  const Experiment experiment = load_asked(asked.spec, results, asked.overrides);
+  const Experiment experiment = asked.spec.load(results);
   const std::vector<RunSpec> runs =
       runs_to_measure(select_runs(experiment.runs, asked.launch.only, ""), ranks);
   if (runs.size() != 1) {
     std::set<std::string> strategies;
     for (const RunSpec& run : runs) strategies.insert(label(run.strategy));
-    std::vector<std::string> words{asked.spec};
-    words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
-    if (asked.launch.ranks > 1) words.insert(words.end(), {"--ranks", std::to_string(asked.launch.ranks)});
+    Words words = asked.launch.typed;
     words.insert(words.end(),
                  {"--only", strategies.size() == runs.size() ? "strategy=" + label(runs.back().strategy)
                                                              : "run=" + runs.back().id});
-    throw Error(Error::Kind::usage, asked.spec + ": expected one run to trace, got " +
+    throw Error(Error::Kind::usage, asked.spec.name + ": expected one run to trace, got " +
                                         std::to_string(runs.size()) +
-                                        "; choose one, such as: " + shell_command("bnlab trace", words));
+                                        "; choose one, such as: " + shell_command("bnlab", words));
   }
   return runs.front();
 }
@@ -78,23 +88,6 @@ std::string text_of(const ActivityOfRanks& ranks, const std::string& file) {
   return text + file + ": open it at https://ui.perfetto.dev\n";
 }
 
-int start_ranks(const TraceCommand& asked) {
-  ProgramRequest program{.ranks = asked.launch.ranks,
-                         .threads = asked.launch.threads,
-                         .words = {asked.launch.program, "trace", asked.spec}};
-  const auto add = [&](const std::string& option, const std::string& value) {
-    program.words.insert(program.words.end(), {option, value});
-  };
-  program.words.insert(program.words.end(), asked.overrides.begin(), asked.overrides.end());
-  if (asked.launch.exchange) add("--exchange", name_of(*asked.launch.exchange));
-  for (const std::string& only : asked.launch.only) add("--only", only);
-  if (!asked.launch.data_dir.empty()) add("--data", asked.launch.data_dir);
-  add("--steps", std::to_string(asked.steps));
-  add("--after", std::to_string(asked.after));
-  add("--out", std::filesystem::absolute(asked.out).string());
-  return start_program(program);
-}
-
 int traced(const TraceCommand& asked, const std::optional<EnvironmentWorld>& world) {
   Rendezvous place = world ? world->rendezvous : Rendezvous{};
   const RunSpec run = run_of(asked, place.size);
@@ -117,51 +110,14 @@ int trace(const TraceCommand& asked) {
   const auto world = joined_world(asked.launch);
   if (world || asked.launch.ranks <= 1) return traced(asked, world);
   run_of(asked, asked.launch.ranks);  // what is wrong with the spec is told once
-  return start_ranks(asked);
+  return asked.launch.start_ranks(asked.launch.ranks);
 }
+
+const Command trace_command(more::named("trace"),
+                            "  bnlab trace tradeoff --only strategy=sync --ranks 2   for ui.perfetto.dev\n"
+                            "  bnlab trace tradeoff --only strategy=sync --ranks 2 --after 100 --steps 3\n"
+                            "  mpirun -n 4 bnlab trace tradeoff --only strategy=shuffle",
+                            trace);
 
 }  // namespace
-
-void add_trace(Program& program) {
-  auto [command, request] =
-      add_command(program, more::kTrace,
-                  "  bnlab trace tradeoff --only strategy=sync --ranks 2   for ui.perfetto.dev\n"
-                  "  bnlab trace tradeoff --only strategy=sync --ranks 2 --after 100 --steps 3\n"
-                  "  mpirun -n 4 bnlab trace tradeoff --only strategy=shuffle",
-                  trace);
-  add_spec(command, request.spec);
-  add_overrides(command, request.overrides);
-  add_ranks_option(command, request.launch.ranks, "Processes on this machine, a tower on each. Default: one");
-  command
-      .add_option_function<std::string>(
-          "--exchange",
-          [&launch = request.launch](const std::string& name) {
-            launch.exchange = choice_of<Exchange>(name);
-          },
-          "How ranks exchange: by shared_memory (default on one host) or sockets")
-      ->type_name("HOW")
-      ->check(one_of(split_names(names(Exchange{}))));
-  command
-      .add_option("--threads", request.launch.threads,
-                  "Threads of each rank. Default: its share of the cores")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096));
-  command.add_option("--only", request.launch.only, "The run to trace, such as strategy=sync")
-      ->type_name("KEY=VALUE,...")
-      ->allow_extra_args(false);
-  command.add_option("--steps", request.steps, "Steps that are traced")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command.add_option("--after", request.after, "Steps before these, which are not traced")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str();
-  command.add_option("--out", request.out, "File for the trace, in Chrome's format")
-      ->type_name("FILE")
-      ->capture_default_str();
-  add_data_option(command, request.launch.data_dir);
-  request.launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
-}
-
 }  // namespace bnlab

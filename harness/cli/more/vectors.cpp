@@ -11,6 +11,13 @@ namespace {
 
 struct VectorsRequest {
   std::string out;
+
+  void describe(Arguments& option) {
+    option("--out DIR", out,
+           "Folder for vectors.json and vectors.safetensors: inputs of every rank, expected outputs, "
+           "gradients and running statistics in float64, with the error that each may have")
+        .needed();
+  }
 };
 
 int write_and_say(const VectorsRequest& request) {
@@ -20,20 +27,10 @@ int write_and_say(const VectorsRequest& request) {
   return exit_code::kOk;
 }
 
+const Command vectors_command(more::named("vectors"),
+                              "  bnlab vectors --out vectors\n"
+                              "  python3 scripts/vectors/judge.py vectors torch_whole_batch  judges PyTorch",
+                              write_and_say);
+
 }  // namespace
-
-void add_vectors(Program& program) {
-  auto [command, request] =
-      add_command(program, more::kVectors,
-                  "  bnlab vectors --out vectors\n"
-                  "  python3 scripts/vectors/judge.py vectors torch_whole_batch  judges PyTorch",
-                  write_and_say);
-  command
-      .add_option("--out", request.out,
-                  "Folder for vectors.json and vectors.safetensors: inputs of every rank, expected outputs, "
-                  "gradients and running statistics in float64, with the error that each may have")
-      ->required()
-      ->type_name("DIR");
-}
-
 }  // namespace bnlab

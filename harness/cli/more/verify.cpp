@@ -22,6 +22,14 @@ struct Request {
   VerifyRequest verify;
   std::vector<std::string> names;  // the same as --strategy
   bool json = false;
+
+  void describe(Arguments& option) {
+    option("[NAME]", names, "Strategies to check. Default: all").by_commas();
+    option("--strategy NAME,...", verify.strategies, "The same as NAME").by_commas().greedy();
+    option("--ranks R", verify.ranks, "Check placements on up to this many ranks").from(1, 64);
+    describe_device(option, verify.device, ". Default: both where there is a GPU");
+    option("--json", json, "Print JSON");
+  }
 };
 
 constexpr const char* kDtypes[] = {"float64", "float32", "bfloat16", "float16"};
@@ -141,25 +149,11 @@ int verify_and_print(const Request& asked) {
   return report.passed() ? exit_code::kOk : exit_code::kFailed;
 }
 
+const Command verify_command(more::named("verify"),
+                             "  bnlab verify\n"
+                             "  bnlab verify --ranks 4         also with the towers on 2 and 4 ranks\n"
+                             "  bnlab verify NAME,NAME --json  some of them (bnlab list strategies)",
+                             verify_and_print);
+
 }  // namespace
-
-void add_verify(Program& program) {
-  auto [command, request] =
-      add_command(program, more::kVerify,
-                  "  bnlab verify\n"
-                  "  bnlab verify --ranks 4         also with the towers on 2 and 4 ranks\n"
-                  "  bnlab verify NAME,NAME --json  some of them (bnlab list strategies)",
-                  verify_and_print);
-  command.add_option("NAME", request.names, "Strategies to check. Default: all")->delimiter(',');
-  command.add_option("--strategy", request.verify.strategies, "The same as NAME")
-      ->type_name("NAME,...")
-      ->delimiter(',');
-  command.add_option("--ranks", request.verify.ranks, "Check placements on up to this many ranks")
-      ->type_name("R")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  add_device_option(command, request.verify.device, ". Default: both where there is a GPU");
-  add_json_flag(command, request.json);
-}
-
 }  // namespace bnlab
