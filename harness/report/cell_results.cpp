@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "harness/experiment/dotted.hpp"
 #include "harness/store/metrics_log.hpp"
 
 namespace bnlab {
@@ -65,7 +64,7 @@ constexpr const char* kNumbers[] = {"values_per_image", "saved_mean_error", "sav
 std::optional<double> number_of(const Record& record, size_t place, const std::string& site,
                                 const char* key) {
   const Json& sites = record.at("result.sites");
-  const bool there = sites.is_array() && place < sites.size() && name_in(sites[place]) == site;
+  const bool there = sites.is_array() && place < sites.size() && sites[place].value("name", "") == site;
   const Json& number = there ? value_at(sites[place], key) : record.at("no such key");
   return number.is_number() ? std::optional(number.get<double>()) : std::nullopt;
 }
@@ -113,7 +112,7 @@ std::vector<SiteNumbers> site_numbers(const std::vector<const Record*>& records)
   bool any = false;
   const Json& sites = (*first)->at("result.sites");
   for (size_t i = 0; i < sites.size(); ++i) {
-    SiteNumbers site{name_in(sites[i]), {}};
+    SiteNumbers site{sites[i].value("name", ""), {}};
     for (const char* key : kNumbers) {
       const SeedValues values =
           values_by_seed(records, [&](const Record& record) { return number_of(record, i, site.name, key); });

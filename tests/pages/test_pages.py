@@ -56,6 +56,7 @@ class Pages(unittest.TestCase):
         planned = said(PROGRAM, "plan", self.spec("mine.json", block("README.md", '{"task"').partition("\n\n")[0]), cwd=self.folder)
         self.assertEqual(planned.returncode, 0, planned.stderr)
         self.assertIn("36 of 36 runs to start", planned.stdout)
+        self.assertIn("fewest values per channel in a tower's statistics: ", planned.stdout)
 
     def test_the_questions_commands_work_as_far_as_they_only_look(self):
         commands = re.findall(r"^    bnlab (.*)$", (ROOT / "results/questions.md").read_text(encoding="utf-8"), re.MULTILINE)

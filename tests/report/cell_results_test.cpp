@@ -135,13 +135,6 @@ Json two_sites(double error) {
           {{"name", "second"}, {"channels", 8}, {"saved_mean_error", 2 * error}, {"between_sets", 0.5}}};
 }
 
-TEST(SiteNumbers, MayStandAtASiteWhoseNameIsNoText) {
-  const Experiment experiment = synthetic_experiment(1);
-  const Json sites = {{{"name", 3}, {"saved_mean_error", 0.5}}};
-  const std::vector<Record> records = {with_sites(experiment.runs.front(), sites)};
-  EXPECT_EQ(report_json(make_report(experiment, records)).at("cells").at(0).at("sites").at(0).at("name"), "");
-}
-
 TEST(SiteNumbers, AreThoseOfEverySeedInTheOrderOfTheNetwork) {
   const Experiment experiment = synthetic_experiment(2);
   std::vector<Record> records;

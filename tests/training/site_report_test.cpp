@@ -1,6 +1,7 @@
 // What a run tells of its norm sites and of its gradients.
 #include <fstream>
 
+#include "harness/models/site_values.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
