@@ -43,8 +43,6 @@ class horovod_sync:
         self.make = runpy.run_path(f"{folder}/horovod/tensorflow/sync_batch_norm.py")["SyncBatchNormalization"]
 
     def __call__(self, case):
-        if case.momentum is None:
-            raise Unsupported("it has no cumulative average")
         if len(case.groups) > 1:
             raise Unsupported("it knows no groups")
         self.ranks = Ranks(case.ranks)

@@ -18,6 +18,8 @@ tensorflow.config.set_logical_device_configuration(
 
 def loaded(make, case, **options):
     """A layer with the case's start; statistics and parameters of half-precision inputs stay float32."""
+    if case.momentum is None:
+        raise Unsupported("it has no cumulative average")
     dims, last = case.inputs(0)[0].ndim, case.memory_format == "channels_last"
     policy = case.dtype if case.dtype in ("float64", "float32") else "mixed_" + case.dtype
     momentum = numpy.float64(1 - case.momentum)  # a number of Python would be rounded to float32 by Keras 2
@@ -76,8 +78,6 @@ class keras_whole_batch:
                      f"TensorFlow {tensorflow.__version__}, CPU")
 
     def __call__(self, case):
-        if case.momentum is None:
-            raise Unsupported("it has no cumulative average")
         if len({x.shape[1:] for x in case.inputs(0)}) > 1:
             raise Unsupported("images of different sizes are no batch")
 
@@ -93,18 +93,16 @@ class keras_sync:
     """synchronized=True, the ranks of a group being replicas of MirroredStrategy; `keras_sync:2` for the layer of Keras 2."""
 
     def __init__(self, version="3"):
-        self.make, self.options, name = keras.layers.BatchNormalization, {"synchronized": True}, f"Keras {keras.__version__}, "
+        self.make, self.options = keras.layers.BatchNormalization, {"synchronized": True}
+        name = f"Keras {keras.__version__}, BatchNormalization(synchronized=True)"
         if version == "2":
             import tf_keras  # pylint: disable=import-outside-toplevel
 
             self.make, self.options = tf_keras.layers.experimental.SyncBatchNormalization, {}
             name = f"tf_keras {tf_keras.__version__}, experimental.SyncBatchNormalization"
-        self.text = (name + ("BatchNormalization(synchronized=True)" if self.options else "")
-                     + f" under MirroredStrategy, TensorFlow {tensorflow.__version__}, CPU")
+        self.text = f"{name} under MirroredStrategy, TensorFlow {tensorflow.__version__}, CPU"
 
     def __call__(self, case):
-        if case.momentum is None:
-            raise Unsupported("it has no cumulative average")
         strategy = tensorflow.distribute.MirroredStrategy([f"CPU:{i}" for i in range(len(case.groups[0]))],
                                                           tensorflow.distribute.ReductionToOneDevice())
 
