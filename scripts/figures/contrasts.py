@@ -125,14 +125,9 @@ def _draw_panel(axes, metric, contrasts, numbers, rows, headings, styles, report
     axes.use_sticky_edges = False
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
     words = {grouping_text(each.grouping): reports.grouping_words(each.grouping, report.samples) for each in contrasts if each.grouping}
-    texts = [words.get(text) or _in_words(style.renamed(text, list(styles))) for text in [*headings.values(), *rows.values()]]
-    axes.set_yticks([*headings, *rows], texts)
-    for label in axes.get_yticklabels()[len(headings):]:
-        label.set_color(style.GREY)
+    layout.plain_rows(axes, *({y: words.get(text) or _in_words(style.renamed(text, list(styles))) for y, text in texts.items()}
+                              for texts in (headings, rows)))
     axes.set_ylim(max(rows) + 0.6, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
     axes.set_xlabel(text if _is_logarithm(metric) else f"difference of {text}")
 
 

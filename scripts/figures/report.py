@@ -75,6 +75,11 @@ class Scores:
         """The headline metric; None where no run has it."""
         return _quantity(self._values.get(population))
 
+    def summary(self, value):
+        """Of a mean what a CSV says: with its interval, and with what became of the runs."""
+        return {"n": value.n if value else 0, "failed": self.failed, "missing": self.missing, "outcome": self.failures,
+                **({"value": value.mean, "half_width": value.half_width} if value else {})}
+
 
 class Row(Scores):
     """A cell on one placement, with its costs."""

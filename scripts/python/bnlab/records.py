@@ -19,10 +19,10 @@ Row = Dict[str, Any]
 
 SCHEMA_VERSION = 1
 # The table of the program (harness/experiment/measures.hpp explains its keys).
-MEASURES: List[Row] = json.loads((Path(__file__).parent / "measures.json").read_text(encoding="utf-8"))
+_MEASURES: List[Row] = json.loads((Path(__file__).parent / "measures.json").read_text(encoding="utf-8"))
 # Those that are columns of `runs` behind the keys that were varied, memory last.
 _COLUMNS = [{"column": "outcome", "path": "outcome.status"}, {"column": "message", "path": "outcome.message"},
-            *sorted((each for each in MEASURES if "column" in each), key=lambda each: "largest_of_ranks" in each)]
+            *sorted((each for each in _MEASURES if "column" in each), key=lambda each: "largest_of_ranks" in each)]
 
 
 def load(folder: Folder, program: Optional[Folder] = None) -> "Results":
