@@ -13,7 +13,7 @@ endfunction()
 bnlab_text(clusters kPublishedClusters harness/prediction/clusters.json)
 bnlab_text(panel_entries kPanelEntries harness/numerics/entries.json)
 bnlab_text(panel_values kPanelValues harness/numerics/values.json)
-bnlab_text(record_columns kRecordColumns scripts/python/bnlab/columns.json)
+bnlab_text(measures kMeasures scripts/python/bnlab/measures.json)
 bnlab_text(record_schema kRecordSchemaText results/record.schema.json)
 bnlab_text(probe_schema kProbeSchemaText results/probe.schema.json)
 file(CONFIGURE OUTPUT ${bnlab_texts}/texts/places.hpp @ONLY CONTENT [[

@@ -9,6 +9,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/matrix.hpp"
+#include "harness/experiment/measures.hpp"
 
 namespace bnlab {
 namespace {
@@ -172,8 +173,7 @@ bool same_comparison(const Contrast& a, const Contrast& b) {
 
 void check_alone(const Contrast& contrast, const std::vector<Contrast>& before, const std::string& path,
                  Mistakes& mistakes) {
-  const bool of_cost = contrast.metric.ends_with("images_per_s") || contrast.metric.starts_with("peak_");
-  if (!of_cost && contrast.equivalence_margin.value_or(0) >= 1) {
+  if (!is_cost(contrast.metric) && contrast.equivalence_margin.value_or(0) >= 1) {
     mistakes.add(path + ".equivalence_margin", "expected a share below 1, 0.02 for two points, got " +
                                                    shown(Json(*contrast.equivalence_margin)));
   }

@@ -7,6 +7,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/matrix.hpp"
+#include "harness/experiment/measures.hpp"
 #include "harness/population.hpp"
 #include "harness/tasks/task_facts.hpp"
 
@@ -20,8 +21,10 @@ bool is_null(const Json& run, const char* key) {
 
 // The numbers that a run of the task ends with, beside its costs: see metrics() of harness/tasks/.
 std::vector<std::string> metrics_of(const Json& run) {
-  std::vector<std::string> metrics = {"images_per_s", "log_images_per_s", "peak_memory_bytes",
-                                      "peak_rss_bytes", "class_accuracy"};
+  std::vector<std::string> metrics;
+  for (const Measure& measure : measures())
+    if (measure.in_specs) metrics.push_back(measure.key);
+  metrics.push_back("class_accuracy");
   const Json task = run.value("task", Json());  // where the spec's is unknown, what it says; it may have none
   const bool known = find_registered("task", name_in(task)) != nullptr;
   const bool pixels = !known || facts_of<TaskFacts>(task).labelled == Labelled::pixels;
@@ -48,7 +51,7 @@ std::string metric_mistake(const std::string& metric, const Json& run) {
       metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
   if (metric.starts_with("groups") && !is_of_a_group(metric))
     return "expected groups.NAME.mean_iou or groups.NAME.pixel_accuracy, got " + shown(metric);
-  if (metric == kLogImagesPerS && is_null(run, "timing"))
+  if (measure_of(metric).is_logarithm && is_null(run, "timing"))
     return "the runs are timed beside no other: timing is null";
   return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
 }
@@ -96,8 +99,8 @@ void check_published(const Json& published, const Expansion& expansion, Mistakes
     for (const Json& run : expansion.cells) {
       if (matches(number.at, run)) {
         there = true;
-        check_measured(number.metric == kRelativeImagesPerS ? "images_per_s" : number.metric,
-                       number.population, run, path, mistakes);
+        check_measured(number.metric == kRelativeImagesPerS ? kImagesPerS : number.metric, number.population,
+                       run, path, mistakes);
       }
     }
     if (!there) report_no_match(number.at, expansion.cells, path + ".at", mistakes);

@@ -9,6 +9,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/matrix.hpp"
+#include "harness/experiment/measures.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/mapped.hpp"
 #include "harness/tasks/task_facts.hpp"
@@ -74,13 +75,14 @@ void check_set(const Experiment& experiment, Mistakes& mistakes) {
   }
   if (tune.lengths.empty() && experiment.asked.at("tune").contains("gain_below"))
     mistakes.add("tune.gain_below", "has no effect without tune.lengths; add these or leave it out");
-  if (tune.metric.starts_with("peak_")) {
+  const Measure metric = measure_of(tune.metric);
+  if (!metric.more_is_better) {
     mistakes.add("tune.metric", "the highest mean wins, and less memory is better; name another metric");
-  } else if (tune.metric == kLogImagesPerS) {
+  } else if (metric.is_logarithm) {
     mistakes.add(
         "tune.metric",
-        "a run that diverged counts as 0, which a logarithm may well be below; name another, such as "
-        "\"images_per_s\"");
+        "a run that diverged counts as 0, which a logarithm may well be below; name another, such as " +
+            shown(Json(kImagesPerS)));
   }
 }
 

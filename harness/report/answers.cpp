@@ -42,12 +42,6 @@ std::string data_of(const Experiment& experiment) {
   return joined(names);
 }
 
-// "6.3 ± 1.6": mean and half-width.
-std::string plus_minus_text(const Interval& interval, double factor, int decimals) {
-  const std::string mean = fixed(factor * interval.mean, decimals);
-  return interval.n < 2 ? mean : mean + " \u00b1 " + fixed(factor * interval.half_width, decimals);
-}
-
 // Shares are told in points, costs in their unit.
 std::string contrast_sentence(const ContrastResult& result) {
   const Contrast& contrast = result.contrast;
@@ -55,12 +49,12 @@ std::string contrast_sentence(const ContrastResult& result) {
   const auto [side, above] = side_titles(contrast);
   std::string text = side + " - " + above;
   if (result.group != "all") text += " at " + result.group;
-  const MetricUnit unit = unit_of(contrast.metric);
-  const double factor = cost ? 1 / unit.size : 100;
-  text += ": " + plus_minus_text(result.interval, factor, cost ? unit.decimals : 1) +
+  const Measure unit = measure_of(contrast.metric);
+  const double size = cost ? unit.size : 0.01;
+  text += ": " + plus_minus(result.interval, cost ? unit.decimals : 1, size, " \u00b1 ") +
           (cost ? " " : " points of ") + unit.title + ", " + verdict_name(result);
   if (result.verdict != Verdict::equal) return text;
-  return text + " within " + significant(factor * *contrast.equivalence_margin, 3) + (cost ? "" : " points");
+  return text + " within " + significant(*contrast.equivalence_margin / size, 3) + (cost ? "" : " points");
 }
 
 std::string evidence_of(const Experiment& experiment, const ExperimentReport& report) {

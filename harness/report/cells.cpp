@@ -192,16 +192,6 @@ SeedValues values_by_seed(const std::vector<const Record*>& records, const std::
   return values_by_seed(records, [&](const Record& record) { return metric_of(record, metric, population); });
 }
 
-MetricUnit unit_of(const std::string& metric) {
-  constexpr double kMiB = 1024 * 1024;
-  if (metric == "images_per_s") return {"images/s", 1, 1};
-  if (metric == kLogImagesPerS) return {"log points of images/s", 0.01, 1};
-  if (metric == "step_time_s") return {"step ms", 1e-3, 2};
-  if (metric == "peak_memory_bytes") return {"peak MiB", kMiB, 1};
-  if (metric == "peak_rss_bytes") return {"peak of the process, MiB", kMiB, 1};
-  return {metric};
-}
-
 CellTable collect_cells(const Experiment& experiment, const std::vector<Record>& records) {
   CellTable table;
   table.axes = columns_of(experiment);

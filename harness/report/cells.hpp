@@ -51,14 +51,6 @@ SeedValues paired_differences(const SeedValues& a, const SeedValues& b);
 
 std::vector<double> without_seeds(const SeedValues& values);
 
-// What tables and sentences call a metric, and how they tell it: in steps of `size`, with so many decimals.
-struct MetricUnit {
-  std::string title;
-  double size = 1;
-  int decimals = 3;
-};
-MetricUnit unit_of(const std::string& metric);
-
 // The seeds of those records that are stale.
 std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records);
 // The seeds of those that stop_early ended before their last step.

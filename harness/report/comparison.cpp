@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/report/cells.hpp"
-#include "harness/report/status.hpp"
+#include "harness/report/report.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -30,15 +28,6 @@ struct RunPair {
   const Record* a;
   const Record* b;
   RunIdentity common;  // without the keys in which the folders differ as a whole
-};
-
-// Which runs of two folders belong together, and in what the folders differ as a whole. Borrows from the
-// records.
-struct Pairing {
-  std::vector<DifferingKey> spec;         // keys with one value in all of A and another in all of B
-  std::vector<DifferingKey> environment;  // machine, versions, revision of the code
-  std::vector<RunPair> pairs;             // in the order of A
-  int runs_a = 0, runs_b = 0;             // finished ones
 };
 
 constexpr const char* kPlacementKey = "placement";
@@ -141,17 +130,6 @@ std::vector<DifferingKey> differing_facts(const Side& a, const Side& b) {
   return differing;
 }
 
-Pairing pair_runs(const std::vector<Record>& a, const std::vector<Record>& b) {
-  const Side of_a(a), of_b(b);
-  Pairing pairing;
-  pairing.spec = differing_keys(of_a, of_b);
-  pairing.environment = differing_facts(of_a, of_b);
-  pairing.pairs = pairs_of(of_a, of_b, pairing.spec);
-  pairing.runs_a = static_cast<int>(of_a.records.size());
-  pairing.runs_b = static_cast<int>(of_b.records.size());
-  return pairing;
-}
-
 std::string value_of_key(const RunPair& pair, const std::string& key) {
   const auto entry = pair.common.find(key);
   return entry == pair.common.end() ? "" : entry->second;
@@ -196,27 +174,11 @@ std::string cell_name(const RunPair& pair, const std::set<std::string>& telling)
   return name.empty() ? "all" : name;
 }
 
-using Number = std::function<std::optional<double>(const Record&)>;
-
-struct Metric {
-  std::string name;
-  Number number;
-  bool more_is_better;
-  bool is_cost;  // the tolerance counts for it
-};
-
-std::vector<Metric> metrics_of(const std::string& headline) {
-  const auto of = [](const std::string& metric) {
-    return [metric](const Record& record) { return metric_of(record, metric, "saved"); };
-  };
-  const Number step_time = [](const Record& record) {
-    return record.throughput_counts() ? record.number("result.throughput.step_time_s.median") : std::nullopt;
-  };
-  return {{headline, of(headline), headline.find("loss") == std::string::npos, false},
-          {"images_per_s", of("images_per_s"), true, true},
-          {kLogImagesPerS, of(kLogImagesPerS), true, true},
-          {"step_time_s", step_time, false, true},
-          {"peak_memory_bytes", of("peak_memory_bytes"), false, true}};
+// The headline, and the costs that are compared.
+std::vector<Measure> compared_measures(const std::string& headline) {
+  std::vector<Measure> all = {measure_of(headline)};
+  std::ranges::copy_if(measures(), std::back_inserter(all), &Measure::compared);
+  return all;
 }
 
 Change judged(const Interval& difference, double margin, bool more_is_better) {
@@ -228,23 +190,23 @@ Change judged(const Interval& difference, double margin, bool more_is_better) {
   return Change::undecided;
 }
 
-std::optional<ComparedMetric> compared(const Metric& metric, const std::vector<const RunPair*>& pairs,
+std::optional<ComparedMetric> compared(const Measure& measure, const std::vector<const RunPair*>& pairs,
                                        double tolerance) {
   std::vector<double> before, after, differences;
   for (const RunPair* pair : pairs) {
-    const auto a = metric.number(*pair->a), b = metric.number(*pair->b);
-    const bool is_beside_another = metric.name == kLogImagesPerS &&
-                                   pair->a->at("spec.timing.against") != pair->b->at("spec.timing.against");
+    const auto a = metric_of(*pair->a, measure.key, "saved"), b = metric_of(*pair->b, measure.key, "saved");
+    const bool is_beside_another =
+        measure.is_logarithm && pair->a->at("spec.timing.against") != pair->b->at("spec.timing.against");
     if (!a || !b || is_beside_another) continue;
     before.push_back(*a);
     after.push_back(*b);
     differences.push_back(*b - *a);
   }
   if (differences.empty()) return std::nullopt;
-  ComparedMetric result{metric.name, t_interval(before), t_interval(after), t_interval(differences), {}};
-  const double whole = metric.name == kLogImagesPerS ? 1 : std::abs(result.a.mean);  // of a logarithm
-  const double margin = metric.is_cost ? tolerance * whole : 0;
-  result.change = judged(result.difference, margin, metric.more_is_better);
+  ComparedMetric result{measure.key, t_interval(before), t_interval(after), t_interval(differences), {}};
+  const double whole = measure.is_logarithm ? 1 : std::abs(result.a.mean);
+  const double margin = is_cost(measure.key) ? tolerance * whole : 0;
+  result.change = judged(result.difference, margin, measure.more_is_better);
   return result;
 }
 
@@ -256,16 +218,9 @@ std::string headline_of(const std::vector<RunPair>& pairs) {
   return "mean_iou";
 }
 
-std::string difference_text(const ComparedMetric& metric, const MetricUnit& unit) {
-  const std::string centre = fixed(metric.difference.mean / unit.size, unit.decimals);
-  return metric.difference.n < 2
-             ? centre
-             : centre + " \u00b1 " + fixed(metric.difference.half_width / unit.size, unit.decimals);
-}
-
 std::string percent_text(const ComparedMetric& metric) {
-  const bool is_logarithm = metric.metric == kLogImagesPerS;  // whose difference is relative already
-  if (metric.a.mean == 0 || is_logarithm) return "-";
+  const bool is_relative = measure_of(metric.metric).is_logarithm;
+  if (metric.a.mean == 0 || is_relative) return "-";
   const double percent = 100 * metric.difference.mean / std::abs(metric.a.mean);
   return (percent > 0 ? "+" : "") + fixed(percent, 1);
 }
@@ -282,10 +237,11 @@ TextTable changes_table(const Comparison& comparison, std::optional<Change> only
   for (const ComparedCell& cell : comparison.cells) {
     for (const ComparedMetric& metric : cell.metrics) {
       if (only && metric.change != *only) continue;
-      const MetricUnit unit = unit_of(metric.metric);
+      const Measure unit = measure_of(metric.metric);
       table.rows.push_back({cell.name, unit.title, std::to_string(metric.difference.n),
                             fixed(metric.a.mean / unit.size, unit.decimals),
-                            fixed(metric.b.mean / unit.size, unit.decimals), difference_text(metric, unit),
+                            fixed(metric.b.mean / unit.size, unit.decimals),
+                            plus_minus(metric.difference, unit.decimals, unit.size, " \u00b1 "),
                             percent_text(metric), change_text(metric)});
     }
   }
@@ -371,18 +327,19 @@ std::optional<int> Comparison::regressions() const {
 }
 
 Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, double tolerance) {
-  const Pairing pairing = pair_runs(a, b);
+  const Side of_a(a), of_b(b);
   Comparison comparison;
-  comparison.spec = pairing.spec;
-  comparison.environment = pairing.environment;
-  comparison.runs_a = pairing.runs_a;
-  comparison.runs_b = pairing.runs_b;
-  comparison.pairs = static_cast<int>(pairing.pairs.size());
-  const std::set<std::string> telling = telling_keys(pairing.pairs);
+  comparison.spec = differing_keys(of_a, of_b);
+  comparison.environment = differing_facts(of_a, of_b);
+  comparison.runs_a = static_cast<int>(of_a.records.size());
+  comparison.runs_b = static_cast<int>(of_b.records.size());
+  const std::vector<RunPair> all = pairs_of(of_a, of_b, comparison.spec);
+  comparison.pairs = static_cast<int>(all.size());
+  const std::set<std::string> telling = telling_keys(all);
   std::vector<std::pair<std::string, std::vector<const RunPair*>>> cells;  // by name, in the order of A
   std::vector<Failure> failures;
   int disturbed = 0;
-  for (const RunPair& pair : pairing.pairs) {
+  for (const RunPair& pair : all) {
     if (pair.a->status() == Status::ok && pair.b->failed()) add_failure(*pair.b, failures);
     if (pair.a->status() != Status::ok || pair.b->status() != Status::ok) continue;
     disturbed += !pair.a->throughput_counts() || !pair.b->throughput_counts();
@@ -391,17 +348,20 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, d
     if (cell == cells.end()) cell = cells.insert(cells.end(), {name, {}});
     cell->second.push_back(&pair);
   }
-  const std::vector<Metric> metrics = metrics_of(headline_of(pairing.pairs));
+  const std::vector<Measure> measured = compared_measures(headline_of(all));
   for (const auto& [name, pairs] : cells) {
     ComparedCell cell{name, {}};
-    for (const Metric& metric : metrics)
-      if (auto result = compared(metric, pairs, tolerance)) cell.metrics.push_back(std::move(*result));
+    for (const Measure& measure : measured)
+      if (auto result = compared(measure, pairs, tolerance)) cell.metrics.push_back(std::move(*result));
     comparison.cells.push_back(std::move(cell));
   }
   for (const Failure& failure : failures) comparison.broken += failure.runs;
   comparison.reasons = failure_lines(failures);
   if (disturbed > 0) {
-    comparison.notes.push_back("images_per_s and step_time_s of " + std::to_string(disturbed) +
+    std::vector<std::string> times;
+    for (const Measure& measure : measured)
+      if (is_throughput(measure.key) && !measure.is_logarithm) times.push_back(measure.key);
+    comparison.notes.push_back(joined(times, " and ") + " of " + std::to_string(disturbed) +
                                " pairs are not compared: towers shared a rank, or others the machine.");
   }
   return comparison;

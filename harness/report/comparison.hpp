@@ -30,7 +30,7 @@ struct DifferingKey {
 BNLAB_CHOICE(Change, better, worse, equal, undecided)
 
 struct ComparedMetric {
-  std::string metric;   // "mean_iou", "images_per_s", "step_time_s", "peak_memory_bytes", kLogImagesPerS
+  std::string metric;   // the headline, or the key of a measure
   Interval a, b;        // over the pairs
   Interval difference;  // b - a, pair by pair
   Change change = Change::undecided;
@@ -45,12 +45,13 @@ struct ComparedCell {
 };
 
 struct Comparison {
-  std::vector<DifferingKey> spec, environment;
+  std::vector<DifferingKey> spec;         // with one value in all of A and another in all of B
+  std::vector<DifferingKey> environment;  // machine, versions, revision of the code
   std::vector<ComparedCell> cells;
-  int broken = 0;                    // runs that ended ok in A and failed in B
-  std::vector<std::string> reasons;  // why they did
-  std::vector<std::string> notes;    // what is not compared, and why
-  int runs_a = 0, runs_b = 0, pairs = 0;
+  int broken = 0;                         // runs that ended ok in A and failed in B
+  std::vector<std::string> reasons;       // why they did
+  std::vector<std::string> notes;         // what is not compared, and why
+  int runs_a = 0, runs_b = 0, pairs = 0;  // finished runs
 
   // How far times that were taken in turns repeat: the cells that have them, those whose images/s over those
   // of the run beside them differ by at most kRepeats, and those where the intervals of A and B overlap.

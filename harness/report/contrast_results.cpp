@@ -44,13 +44,8 @@ std::vector<Rivals> rivals_of(const Contrast& contrast, const CellTable& table) 
   return all;
 }
 
-struct Pairs {
+struct Pairs : PairedSeeds {
   std::string placement;
-  std::array<SeedValues, 2> sides;
-  SeedValues differences;      // a - b for the seeds that both have
-  std::set<uint64_t> stale;    // those of them where one of the two runs is stale
-  std::set<uint64_t> stopped;  // those where stop_early ended one of the two
-  std::set<uint64_t> failed;   // seeds of no pair, because one of the two failed
   std::vector<const Record*> records;
 };
 
@@ -174,15 +169,11 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group,
                         const std::array<std::string, 2>& strategies, const Pairs& pairs,
                         const std::vector<Declaration>& declarations) {
   ContrastResult result;
+  static_cast<PairedSeeds&>(result) = pairs;
   result.contrast = contrast;
   result.declared = declared_when(contrast, pairs.records, declarations);
   result.strategies = strategies;
   result.group = group;
-  result.sides = pairs.sides;
-  result.differences = pairs.differences;
-  result.stale = pairs.stale;
-  result.stopped = pairs.stopped;
-  result.failed = pairs.failed;
   const std::vector<double> plain = without_seeds(pairs.differences);
   result.interval = t_interval(plain);
   result.p = t_test_p(plain);
@@ -252,10 +243,6 @@ std::vector<std::pair<std::string, const Declaration*>> changed_after_runs(
   return changes;
 }
 
-std::string at_text(const ContrastResult& result) {
-  return result.group == "all" ? "" : " at " + result.group;
-}
-
 // What was declared at some time and is no comparison of the spec now.
 std::vector<Json> dropped_since(const std::vector<ContrastResult>& results,
                                 const std::vector<Declaration>& declarations) {
@@ -292,6 +279,14 @@ std::string pair_name(const Contrast& contrast) {
   return side + " - " + above;
 }
 
+std::string pair_name(const ContrastResult& result) {
+  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group);
+}
+
+std::string comparison_name(const ContrastResult& result) {
+  return pair_name(result) + ", " + measured_name(result.contrast);
+}
+
 std::string with_statistics(const std::string& strategy, const std::string& population) {
   return population.empty() || population == "saved" ? strategy
                                                      : strategy + ", " + population + " statistics";
@@ -305,7 +300,7 @@ std::array<std::string, 2> side_titles(const Contrast& contrast) {
 }
 
 std::string measured_name(const Contrast& contrast) {
-  const std::string title = unit_of(contrast.metric).title;
+  const std::string title = measure_of(contrast.metric).title;
   if (is_cost(contrast.metric)) return title;
   return title + " " + contrast.population +
          (contrast.above_population ? " - " + *contrast.above_population : "");
@@ -357,7 +352,7 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
   for (const auto& [time, of_time] : by_time) {
     const bool all = of_time.size() == results.size();
     std::set<std::string> names;
-    for (const ContrastResult* result : of_time) names.insert(pair_name(result->contrast) + at_text(*result));
+    for (const ContrastResult* result : of_time) names.insert(pair_name(*result));
     const std::string count = std::to_string(results.size());
     sentences.push_back((all && results.size() == 1 ? "The comparison was "
                          : all                      ? "All " + count + " comparisons were "
@@ -393,9 +388,10 @@ std::string declaration_in_short(const std::vector<ContrastResult>& results,
 }
 
 std::string verdict_name(const ContrastResult& result) {
-  const bool of_memory = is_cost(result.contrast.metric) && !is_throughput(result.contrast.metric);
-  if (of_memory && result.verdict == Verdict::better) return "more";
-  if (of_memory && result.verdict == Verdict::worse) return "less";
+  if (!measure_of(result.contrast.metric).more_is_better) {
+    if (result.verdict == Verdict::better) return "more";
+    if (result.verdict == Verdict::worse) return "less";
+  }
   return name(result.verdict);
 }
 

@@ -22,20 +22,24 @@ struct DeclaredWhen {
   int64_t after_runs = 0;
 };
 
-struct ContrastResult {
+// Two sides of a comparison, seed by seed.
+struct PairedSeeds {
+  std::array<SeedValues, 2> sides;  // what each of the two has
+  SeedValues differences;           // the first side - the other, for the seeds that both have
+  std::set<uint64_t> stale;         // those of them that rest on a stale run
+  std::set<uint64_t> stopped;       // those that rest on a run that stop_early ended
+  std::set<uint64_t> failed;        // seeds of no pair: one side ended well there, the other failed
+};
+
+struct ContrastResult : PairedSeeds {
   Contrast contrast;
   std::optional<DeclaredWhen> declared;   // nothing where that was not kept
   std::string group;                      // the cells compared, "8x2"
   std::array<std::string, 2> strategies;  // of the two sides
-  std::array<SeedValues, 2> sides;        // what each of the two has
-  SeedValues differences;                 // of the side expected above - the other
   Interval interval;                      // of the differences
   double p = 1, holm_p = 1;               // of the paired t test, as it is and after Holm's adjustment
   std::optional<double> equal_p;          // that it is within its margin, adjusted among those that have one
   std::optional<double> sign_flip_p;      // nothing beyond 20 seeds
-  std::set<uint64_t> stale;               // the seeds of those that rest on a stale run
-  std::set<uint64_t> stopped;             // the seeds of those that rest on a run that stop_early ended
-  std::set<uint64_t> failed;  // seeds that are left out: one side ended well there, the other failed
   // not_claimed: a throughput of runs that may claim none, which is no comparison that Holm adjusts for.
   Verdict verdict = Verdict::undecided;
   std::string warning;  // too few seeds, or nothing to compare; empty if none
@@ -44,7 +48,10 @@ struct ContrastResult {
 // What the sides are called: "sync" and "per_tower"; "average_weights_every: 4" and "none" of one key; of
 // several "towers=8, batch_per_tower=2" and "towers=2, batch_per_tower=8".
 std::array<std::string, 2> side_names(const Contrast& contrast);
-std::string pair_name(const Contrast& contrast);  // "sync - per_tower"
+std::string pair_name(const Contrast& contrast);      // "sync - per_tower"
+std::string pair_name(const ContrastResult& result);  // "sync - per_tower at 16x1"
+// How an answer names a comparison: "sync - per_tower at 16x1, mean_iou saved", the first columns of its row.
+std::string comparison_name(const ContrastResult& result);
 std::string with_statistics(const std::string& strategy,
                             const std::string& population);  // "sync, batch statistics"
 // As rows of a table, with their statistics: "average_weights_every=8".

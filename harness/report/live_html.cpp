@@ -283,15 +283,10 @@ std::string finished_cells(const ExperimentReport& report) {
       if (const auto speed = row.claimed_images_per_s()) speeds.push_back(value_text(*speed));
     table.rows.push_back({joined(cell.cell),
                           std::to_string(ok) + (ok < asked ? "/" + std::to_string(asked) : ""),
-                          score.n == 0   ? "-"
-                          : score.n == 1 ? fixed(score.mean, 3)
-                                         : fixed(score.mean, 3) + "\u00b1" + fixed(score.half_width, 3),
-                          joined(speeds)});
+                          plus_minus(score), joined(speeds)});
   }
   if (table.rows.empty()) return "";
-  return html_element("h2", "Finished cells") +
-         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Finished cells\">" + table.html() +
-         "</div>\n" +
+  return html_element("h2", "Finished cells") + html_wide(table, "Finished cells") +
          html_element(
              "p",
              "Means over n seeds; \u00b1 is the half-width of their 95 % t interval. images/s only where "
@@ -415,17 +410,9 @@ std::string live_html(const std::vector<LiveExperiment>& experiments, double ref
                    std::to_string(static_cast<int64_t>(std::max(1000.0, refresh_s * 1000))));
     body += "<script nonce=\"" + nonce + "\">" + script + "</script>\n";
   }
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-         "'unsafe-inline'; "
-         "script-src 'nonce-" +
-         nonce + "'\">\n" +
-         (refreshes ? "<noscript><meta http-equiv=\"refresh\" content=\"" +
-                          significant(std::max(1.0, refresh_s), 3) + "\"></noscript>\n"
-                    : "") +
-         html_element("title", title) + "<style>" + kLiveStyle + "</style>\n</head>\n<body>\n" + body +
-         "</body>\n</html>\n";
+  const std::string refresh = "<noscript><meta http-equiv=\"refresh\" content=\"" +
+                              significant(std::max(1.0, refresh_s), 3) + "\"></noscript>\n";
+  return html_page(title, "script-src 'nonce-" + nonce + "'", refreshes ? refresh : "", kLiveStyle, body);
 }
 
 }  // namespace bnlab

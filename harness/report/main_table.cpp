@@ -13,7 +13,6 @@
 namespace bnlab {
 namespace {
 
-constexpr const char* kPlusMinus = "\u00b1";
 constexpr size_t kMostRows = 10, kMostColumns = 5;  // of the main table
 
 // The comparisons of the main table: those of the metric, and of strategies or of other keys, that most are
@@ -73,6 +72,15 @@ MainNumbers main_numbers(const ExperimentReport& report,
   return numbers;
 }
 
+// A logarithm is told in per cent.
+Measure unit_in_table(const std::string& metric) {
+  Measure unit = measure_of(metric);
+  if (!unit.is_logarithm) return unit;
+  unit.title = "% of the images/s of the run in turn";
+  unit.size = 1;
+  return unit;
+}
+
 // " Read 16x1 as 16 GPUs with 1 image each." of the first name that has a grouping, or " Read 2x1-cpu as 2
 // ranks with 1 tower each." where that is a placement; "" where none has.
 std::string explained(const std::vector<std::string>& names, const std::string& samples) {
@@ -93,12 +101,11 @@ std::string explained(const std::vector<std::string>& names, const std::string& 
 
 }  // namespace
 
-std::string plus_minus(const Interval& interval, int decimals, double unit) {
+std::string plus_minus(const Interval& interval, int decimals, double unit, const std::string& sign) {
   if (interval.n == 0) return "-";
   const std::string centre = fixed(interval.mean / unit, decimals);
-  return std::isfinite(interval.half_width)
-             ? centre + kPlusMinus + fixed(interval.half_width / unit, decimals)
-             : centre;
+  return std::isfinite(interval.half_width) ? centre + sign + fixed(interval.half_width / unit, decimals)
+                                            : centre;
 }
 
 SeedValues per_cent(SeedValues logarithms) {
@@ -109,15 +116,15 @@ SeedValues per_cent(SeedValues logarithms) {
 MainTable main_table(const ExperimentReport& report) {
   const std::vector<const ContrastResult*> contrasts = main_contrasts(report);
   const std::string metric = contrasts.empty() ? report.headline : contrasts.front()->contrast.metric;
-  const bool in_per_cent = metric == kLogImagesPerS,
-             of_strategies = contrasts.empty() || contrasts.front()->contrast.of_strategies();
+  const Measure unit = unit_in_table(metric);
+  const bool of_strategies = contrasts.empty() || contrasts.front()->contrast.of_strategies();
   MainNumbers numbers = main_numbers(report, contrasts);
   auto& [rows, columns, values] = numbers;
   const bool turned = columns.size() > kMostColumns && rows.size() <= kMostColumns;
   if (turned) std::swap(rows, columns);
   const auto at = [&](const std::string& row, const std::string& column) {
     const SeedValues& found = values[turned ? std::pair(column, row) : std::pair(row, column)];
-    return over_seeds(in_per_cent ? per_cent(found) : found);
+    return over_seeds(unit.is_logarithm ? per_cent(found) : found);
   };
   const auto worth = [&](const std::string& row) {
     double sum = 0, n = 0;
@@ -127,8 +134,7 @@ MainTable main_table(const ExperimentReport& report) {
         ++n;
       }
     }
-    return n == 0 ? std::numeric_limits<double>::lowest()
-                  : (is_cost(metric) && !is_throughput(metric) ? -1 : 1) * sum / n;
+    return n == 0 ? std::numeric_limits<double>::lowest() : (unit.more_is_better ? 1 : -1) * sum / n;
   };
   std::ranges::stable_sort(rows, std::greater(), worth);
   std::string left_out;
@@ -140,8 +146,6 @@ MainTable main_table(const ExperimentReport& report) {
     left_out += " The first five of " + std::to_string(columns.size()) + " columns.";
     columns.resize(kMostColumns);
   }
-  const MetricUnit unit =
-      in_per_cent ? MetricUnit{"% of the images/s of the run in turn", 1, 1} : unit_of(metric);
   TextTable table{{{turned ? "at" : of_strategies ? "strategy" : "setting"}}, {}};
   for (const std::string& column : columns)
     table.columns.push_back({column == "all" ? unit.title : column, true});

@@ -44,10 +44,9 @@ std::string warning_of(const ContrastResult& result, size_t comparisons, size_t 
   const bool may_be_equal = margin && std::abs(result.interval.mean) < *margin;
   const auto suffices = [&](const std::optional<int>& seeds) { return seeds && *seeds <= asked; };
   if (suffices(tell) || suffices(equal)) return "";
-  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ", " +
-         measured_name(result.contrast) + ": " + std::to_string(pairs.size()) +
-         " pairs finished, difference " + fixed(result.interval.mean, 3) + ", standard deviation " +
-         fixed(deviation, 3) + "; 80 % power takes " + count_text(tell) + " seeds" +
+  return comparison_name(result) + ": " + std::to_string(pairs.size()) + " pairs finished, difference " +
+         fixed(result.interval.mean, 3) + ", standard deviation " + fixed(deviation, 3) +
+         "; 80 % power takes " + count_text(tell) + " seeds" +
          (may_be_equal ? ", or " + count_text(equal) + " for equality within " + significant(*margin, 3)
                        : "") +
          ", the matrix has " + std::to_string(asked);

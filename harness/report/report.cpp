@@ -13,13 +13,9 @@ namespace bnlab {
 namespace {
 
 constexpr size_t kMostSentences = 3;  // on one number
-
-// What the strategy exchanges in a step: its statistics, and samples if it shuffles them.
-std::optional<double> exchanged(const Record& record, const std::string& what) {
-  const auto statistics = record.number("result.communication.statistics." + what);
-  const auto shuffle = record.number("result.communication.shuffle." + what);
-  return statistics ? std::optional(*statistics + shuffle.value_or(0)) : std::nullopt;
-}
+// What compare_with_baseline computes: what a step takes longer, and that for each collective more.
+constexpr const char *kLongerMs = "extra_step_ms", *kLongerUs = "extra_us_per_collective",
+                     *kCollectives = "collectives_per_step";
 
 Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<const Record*>& records,
                  const ExperimentReport& report) {
@@ -53,39 +49,22 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     row.device = record->device();
     if (record->status() != Status::ok) continue;
     row.emulated = row.emulated || record->at("placement.emulated") == true;
-    row.jobs = row.jobs || (!record->timed_elsewhere() && record->at("placement.jobs") != 1);
+    row.ran_beside_others |= !record->timed_elsewhere() && record->at("placement.jobs") != 1;
     row.disturbed = row.disturbed || record->disturbed();
     row.untimed =
         row.untimed || (record->at("spec.timing").is_object() && !record->at("result.timing").is_object());
     row.machines.insert(machine_of(*record));
   }
-  const auto alone = [&](const std::string& key) {
-    return values_by_seed(records, [&](const Record& record) {
-      return record.had_the_machine() ? record.number("result.throughput." + key) : std::nullopt;
-    });
-  };
-  row.log_images_per_s = values_by_seed(records, kLogImagesPerS, "");
   row.beside = strategy_beside(*cell.runs[0]);
   row.timed_together = cell.runs[0]->timing && !cell.runs[0]->timing->together.empty();
-  row.same_log_images_per_s = values_by_seed(records, [](const Record& record) {
-    return record.throughput_counts() ? record.number("result.timing.same_log_images_per_s") : std::nullopt;
-  });
-  if (!row.log_images_per_s.empty())
-    row.relative_images_per_s = std::exp(over_seeds(row.log_images_per_s).mean);
-  row.images_per_s = alone("images_per_s");
-  row.exchange_share = values_by_seed(records, [](const Record& record) {
-    return record.throughput_counts() ? record.number("result.throughput.exchange_share") : std::nullopt;
-  });
-  if (row.exchange_share.size() != row.images_per_s.size())
-    row.exchange_share.clear();  // some runs are older
-  row.step_ms = alone("step_time_s.median");
-  for (auto& [seed, value] : row.step_ms) value *= 1000;
-  row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");
-  row.peak_rss_bytes = values_by_seed(records, "peak_rss_bytes", "");
-  row.collectives_per_step =
-      values_by_seed(records, [](const Record& record) { return exchanged(record, "collectives_per_step"); });
-  row.bytes_per_step =
-      values_by_seed(records, [](const Record& record) { return exchanged(record, "bytes_per_step"); });
+  for (const Measure& measure : measures()) {
+    if (!measure.is_of_rows()) continue;
+    SeedValues& values = row.values[measure.key];
+    values = values_by_seed(records, [&](const Record& record) { return number_of(record, measure); });
+    if (measure.of_all_runs && values.size() != row.of(kImagesPerS).size()) values.clear();
+  }
+  if (const SeedValues& logs = row.of(kLogImagesPerS); !logs.empty())
+    row.relative_rate = std::exp(over_seeds(logs).mean);
   return row;
 }
 
@@ -111,17 +90,17 @@ ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
 // kLogImagesPerS over the baseline: as it was timed where the baseline's strategy stood beside, else by the
 // strategy that stood beside both. None where there was none such.
 SeedValues logs_over(const ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
-  if (row.beside == strategy) return row.log_images_per_s;
+  if (row.beside == strategy) return row.of(kLogImagesPerS);
   if (row.beside.empty() || row.beside != baseline.beside) return {};
-  return paired_differences(row.log_images_per_s, baseline.log_images_per_s);
+  return paired_differences(row.of(kLogImagesPerS), baseline.of(kLogImagesPerS));
 }
 
 // By how much a step is longer than one of a run that makes exp(-log) times its images/s.
-SeedValues longer_ms(const SeedValues& step_ms, const SeedValues& logs) {
+SeedValues longer_ms(const SeedValues& steps, const SeedValues& logs) {
   SeedValues longer;
   for (const auto& [seed, log] : logs) {
-    const auto own = std::ranges::find(step_ms, seed, &SeedValues::value_type::first);
-    if (own != step_ms.end()) longer.emplace_back(seed, own->second * (1 - std::exp(log)));
+    const auto own = std::ranges::find(steps, seed, &SeedValues::value_type::first);
+    if (own != steps.end()) longer.emplace_back(seed, own->second * (1 - std::exp(log)));
   }
   return longer;
 }
@@ -130,18 +109,16 @@ void compare(ReportRow& row, const ReportRow& baseline, const std::string& strat
   const auto own = row.claimed_images_per_s(), of_baseline = baseline.claimed_images_per_s();
   if (!own || !of_baseline) return;
   if (&row == &baseline) {
-    row.relative_images_per_s = 1;
+    row.relative_rate = 1;
     return;
   }
   const SeedValues logs = logs_over(row, baseline, strategy);
-  row.relative_images_per_s = logs.empty() ? *own / *of_baseline : std::exp(over_seeds(logs).mean);
-  row.extra_step_ms =
-      logs.empty() ? paired_differences(row.step_ms, baseline.step_ms) : longer_ms(row.step_ms, logs);
-  const double more =
-      over_seeds(row.collectives_per_step).mean - over_seeds(baseline.collectives_per_step).mean;
+  row.relative_rate = logs.empty() ? *own / *of_baseline : std::exp(over_seeds(logs).mean);
+  row.values[kLongerMs] = logs.empty() ? paired_differences(row.of(kStepMs), baseline.of(kStepMs))
+                                       : longer_ms(row.of(kStepMs), logs);
+  const double more = over_seeds(row.of(kCollectives)).mean - over_seeds(baseline.of(kCollectives)).mean;
   if (!(more > 0)) return;
-  for (const auto& [seed, ms] : row.extra_step_ms)
-    row.extra_us_per_collective.emplace_back(seed, 1000 * ms / more);
+  for (const auto& [seed, ms] : row.of(kLongerMs)) row.values[kLongerUs].emplace_back(seed, 1000 * ms / more);
 }
 
 // The strategy that costs are given relative to where nobody has named one.
@@ -152,15 +129,14 @@ std::string default_baseline(const ExperimentReport& report) {
     for (const ReportRow& row : cell.rows) {
       if (!row.claimed_images_per_s()) continue;
       counted.insert(cell.strategy);
-      if (first.empty() && over_seeds(row.collectives_per_step).mean == 0) first = cell.strategy;
+      if (first.empty() && over_seeds(row.of(kCollectives)).mean == 0) first = cell.strategy;
     }
   }
   return counted.size() > 1 ? first : "";
 }
 
-// Fills the `relative_images_per_s`, `extra_step_ms` and `extra_us_per_collective` of all rows, each against
-// the row of `report.baseline` in the same group and on the same placement. Throws Error (usage) where no run
-// has that strategy.
+// Fills in what rows cost more than the row of `report.baseline` in the same group and on the same placement.
+// Throws Error (usage) where no run has that strategy.
 void compare_with_baseline(ExperimentReport& report) {
   std::vector<std::string> labels;
   std::map<std::pair<std::string, std::string>, const ReportRow*> baselines;  // by group and placement
@@ -175,8 +151,7 @@ void compare_with_baseline(ExperimentReport& report) {
   }
   for (ReportCell& cell : report.cells) {
     for (ReportRow& row : cell.rows) {
-      if (row.beside != report.baseline)
-        row.relative_images_per_s.reset();  // what stood beside is another run
+      if (row.beside != report.baseline) row.relative_rate.reset();  // what stood beside is another run
       const auto baseline = baselines.find({cell.group, row.placement});
       if (baseline != baselines.end()) compare(row, *baseline->second, report.baseline);
     }
@@ -186,8 +161,8 @@ void compare_with_baseline(ExperimentReport& report) {
 void add_relative(const Published& number, const std::string& cell, const std::vector<ReportRow>& rows,
                   std::vector<PublishedResult>& results) {
   for (const ReportRow& row : rows) {
-    if (!row.relative_images_per_s) continue;
-    const Interval here{row.images_per_s.size(), *row.relative_images_per_s,
+    if (!row.relative_rate) continue;
+    const Interval here{row.of(kImagesPerS).size(), *row.relative_rate,
                         std::numeric_limits<double>::quiet_NaN()};
     results.push_back({number, cell + (rows.size() > 1 ? " " + row.placement : ""), {}, here});
   }
@@ -229,8 +204,8 @@ std::string sentence(const PublishedResult& result) {
   const std::string where = mean < number.from ? fixed(number.from - mean, 3) + " below"
                             : mean > number.to ? fixed(mean - number.to, 3) + " above"
                                                : "as published";
-  const bool cost = is_cost(number.metric) || number.metric == kRelativeImagesPerS;
-  return cell + " has " + fixed(mean, 3) + " (" + (cost ? "" : number.population + " statistics, ") +
+  return cell + " has " + fixed(mean, 3) + " (" +
+         (is_cost(number.metric) ? "" : number.population + " statistics, ") +
          "n = " + std::to_string(result.here.n) + "), " + where + ".";
 }
 
@@ -342,8 +317,15 @@ std::map<std::string, int> Scores::failures() const {
   return failures;
 }
 
+const SeedValues& ReportRow::of(const std::string& measure) const {
+  static const SeedValues none;
+  const auto found = values.find(measure);
+  return found == values.end() ? none : found->second;
+}
+
 std::optional<double> ReportRow::claimed_images_per_s() const {
-  return emulated || images_per_s.empty() ? std::nullopt : std::optional(over_seeds(images_per_s).mean);
+  const SeedValues& rates = of(kImagesPerS);
+  return rates.empty() ? std::nullopt : std::optional(over_seeds(rates).mean);
 }
 
 Interval over_seeds(const SeedValues& values) {

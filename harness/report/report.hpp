@@ -39,29 +39,19 @@ struct ReportRow {
   std::string placement;  // "2x4-cpu"; empty where nothing has run
   int ranks = 0;
   std::string device;
-  bool emulated = false,
-       jobs = false;  // why a throughput may not be claimed: towers share ranks, or runs the machine
+  // Why no throughput may be claimed: towers share ranks, other runs or people the machine, or the turns in
+  // which it was to be timed failed.
+  bool emulated = false, ran_beside_others = false, disturbed = false, untimed = false;
   Scores scores;
-  SeedValues images_per_s;  // of the runs that had the machine to themselves
-  SeedValues step_ms;       // median step of the same runs, in milliseconds
+  std::map<std::string, SeedValues> values;  // by the key of a measure
   // Over the baseline's, same group and placement: by the mean logarithm where they were timed in turns, else
   // mean over mean.
-  std::optional<double> relative_images_per_s;
-  // Where the runs were timed in turns with another one: kLogImagesPerS, and the same of that run beside its
-  // copy.
-  SeedValues log_images_per_s, same_log_images_per_s;
-  std::string beside;           // the label of that run's strategy, where nothing but the strategy differs
-  bool timed_together = false;  // all strategies of a seed and setting in one world of ranks
-  bool disturbed = false;       // why a throughput may not be claimed: somebody else took the cores
-  bool untimed = false;         // likewise: the turns in which it was to be timed failed
-  SeedValues extra_step_ms;     // step_ms minus the baseline's, by seed; none where it may not be claimed
-  SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
-  SeedValues peak_memory_bytes, peak_rss_bytes;  // largest over ranks
-  SeedValues exchange_share;  // of the steps' time, that a rank was in these collectives; as far as claimed
-  SeedValues roofline_share;  // of the median step, the shortest possible (add_roofline)
-  SeedValues collectives_per_step, bytes_per_step;  // of the strategy, statistics and shuffling, by one rank
-  std::set<std::string> machines;                   // processor, GPUs and threads
+  std::optional<double> relative_rate;
+  std::string beside;              // of the run in turn the label of the strategy, where nothing else differs
+  bool timed_together = false;     // all strategies of a seed and setting in one world of ranks
+  std::set<std::string> machines;  // processor, GPUs and threads
 
+  const SeedValues& of(const std::string& measure) const;  // none where no run tells it
   // The mean over the seeds; nothing where it may not be claimed.
   std::optional<double> claimed_images_per_s() const;
 };
@@ -111,8 +101,9 @@ struct ExperimentReport {
 
 // Mean and interval over the seeds.
 Interval over_seeds(const SeedValues& values);
-std::string plus_minus(const Interval& interval, int decimals = 3,
-                       double unit = 1);     // "0.712±0.010"; "-" of none
+// "0.712±0.010"; "-" of none
+std::string plus_minus(const Interval& interval, int decimals = 3, double unit = 1,
+                       const std::string& sign = "\u00b1");
 SeedValues per_cent(SeedValues logarithms);  // of ratios
 
 // `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix

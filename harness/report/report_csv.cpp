@@ -2,7 +2,6 @@
 // named as the keys of a record, with what the matrix varies first. An empty field is a number that is not
 // there.
 #include <algorithm>
-#include <texts/record_columns.hpp>
 
 #include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
@@ -10,10 +9,12 @@
 namespace bnlab {
 namespace {
 
-// The columns after those of the matrix, path in the record by title; the data frames of scripts/python have
-// them, too.
-const Json& record_columns() {
-  static const Json all = Json::parse(kRecordColumns);
+// The measures that have a column after those of the matrix, memory first; the data frames of scripts/python
+// have them, too.
+std::vector<Measure> column_measures() {
+  std::vector<Measure> all = measures();
+  std::erase_if(all, [](const Measure& measure) { return measure.column.empty(); });
+  std::ranges::stable_partition(all, &Measure::largest_of_ranks);
   return all;
 }
 
@@ -46,20 +47,19 @@ std::vector<std::string> final_metrics(const std::vector<Record>& records) {
   return names;
 }
 
-std::string largest_of(const Record& record, const std::string& metric) {
-  const auto peak = metric_of(record, metric);
-  return peak ? Json(static_cast<int64_t>(*peak)).dump() : "";
+std::string field(const Record& record, const Measure& measure) {
+  if (!measure.largest_of_ranks) return field(record.at(measure.path[0]));
+  const auto largest = number_of(record, measure);
+  return largest ? std::to_string(static_cast<int64_t>(*largest)) : "";
 }
 
-std::vector<std::string> fields_of(const Record& record, const std::vector<std::string>& metrics) {
+std::vector<std::string> fields_of(const Record& record, const std::vector<std::string>& metrics,
+                                   const std::vector<Measure>& columns) {
   std::vector<std::string> fields = {name(record.status()), field(record.at("outcome.message")),
                                      record.stale() ? "true" : "false",
                                      record.throughput_counts() ? "true" : "false"};
   for (const std::string& metric : metrics) fields.push_back(field(record.at("result.final." + metric)));
-  fields.push_back(largest_of(record, "peak_memory_bytes"));
-  fields.push_back(largest_of(record, "peak_rss_bytes"));
-  for (const auto& [title, path] : record_columns().items())
-    fields.push_back(field(record.at(path.get_ref<const std::string&>())));
+  for (const Measure& measure : columns) fields.push_back(field(record, measure));
   return fields;
 }
 
@@ -68,12 +68,12 @@ std::vector<std::string> fields_of(const Record& record, const std::vector<std::
 std::string report_csv(const Experiment& experiment, const std::vector<Record>& records) {
   const CellTable table = collect_cells(experiment, records);
   const std::vector<std::string> metrics = final_metrics(records);
+  const std::vector<Measure> columns = column_measures();
   std::vector<std::string> titles = {"experiment", "run_id", "seed"};
   titles.insert(titles.end(), table.columns.begin(), table.columns.end());
   titles.insert(titles.end(), {"outcome", "message", "stale", "throughput_counts"});
   titles.insert(titles.end(), metrics.begin(), metrics.end());
-  titles.insert(titles.end(), {"peak_memory_bytes", "peak_rss_bytes"});
-  for (const auto& [title, path] : record_columns().items()) titles.push_back(title);
+  for (const Measure& measure : columns) titles.push_back(measure.column);
   std::string text = line_of_fields(mapped(titles, [](const std::string& title) { return field(title); }));
   for (const CellRecords& cell : table.cells) {
     for (const RunSpec* run : cell.runs) {
@@ -85,7 +85,7 @@ std::string report_csv(const Experiment& experiment, const std::vector<Record>& 
           if (record->run_id() != run->id) continue;
           found = true;
           std::vector<std::string> fields = known;
-          for (std::string& each : fields_of(*record, metrics)) fields.push_back(std::move(each));
+          for (std::string& each : fields_of(*record, metrics, columns)) fields.push_back(std::move(each));
           text += line_of_fields(fields);
         }
       }

@@ -72,12 +72,6 @@ std::string written(const std::string& opening, const std::string& markdown, con
          closing + "\n";
 }
 
-// A table that scrolls sideways where it has no room, by keyboard, too.
-std::string wide(const TextTable& table, const std::string& name) {
-  return "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"" + name + "\">" + table.html() +
-         "</div>\n";
-}
-
 // The sentence that scripts/plot.sh writes into a figure, else the figure's name. It is escaped there as
 // text, not as an attribute, and the file may be of anybody.
 std::string what_it_shows(const std::string& svg, const std::string& name) {
@@ -117,7 +111,7 @@ std::string environments(const std::vector<const Record*>& records) {
   TextTable table{{{"key"}, {"values"}}, {}};
   for (const auto& [key, values] : facts_of(records))
     table.rows.push_back({key, joined({values.begin(), values.end()}, "; ")});
-  return table.rows.empty() ? "" : wide(table, "Environment");
+  return table.rows.empty() ? "" : html_wide(table, "Environment");
 }
 
 std::string commands(const std::vector<Record>& records) {
@@ -148,19 +142,19 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   if (!drawn.empty()) body += figure_element(drawn.front());
   body += written("<p><b>In numbers.</b> ", page.numbers, "</p>");
   if (const MainTable main = main_table(report); !main.note.empty())
-    body += wide(main.table, "Main results") + html_element("p", main.note, "quiet");
+    body += html_wide(main.table, "Main results") + html_element("p", main.note, "quiet");
   for (const std::string& sentence : report.learned) body += html_element("p", sentence);
   if (!report.claim.empty())
     body += html_element("h2", "Expected beforehand") + html_element("p", report.claim);
   body += html_element("p", progress_sentence(report));
   std::vector<std::string> notes = footnotes(report);
   if (!report.leaders.empty()) notes.push_back(report.leaders);
-  body += folded("All numbers", wide(cells_table(report), "Results") + list_of(notes, "notes"));
+  body += folded("All numbers", html_wide(cells_table(report), "Results") + list_of(notes, "notes"));
   if (!report.contrasts.empty())
-    body += folded("Declared comparisons", wide(contrasts_table(report), "Declared comparisons"));
+    body += folded("Declared comparisons", html_wide(contrasts_table(report), "Declared comparisons"));
   std::string chosen;
   for (const TextTable& tuned : {tuning_table(report), length_table(report)})
-    if (!tuned.rows.empty()) chosen += wide(tuned, "Settings");
+    if (!tuned.rows.empty()) chosen += html_wide(tuned, "Settings");
   body += folded("Settings chosen beforehand", chosen);
   std::vector<std::string> stale;
   for (const auto& [reason, runs] : report.runs.stale_reasons)
@@ -171,13 +165,7 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   for (size_t i = 1; i < drawn.size(); ++i) more += figure_element(drawn[i]);
   body += folded("More figures", more) + folded("How to repeat it", commands(records)) +
           folded("Environment", environments(mapped(records, [](const Record& record) { return &record; })));
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-         "'unsafe-inline'; "
-         "img-src data:\">\n" +
-         html_element("title", title) + "<style>" + kStyle + "</style>\n</head>\n<body>\n" + body +
-         "</body>\n</html>\n";
+  return html_page(title, "img-src data:", "", kStyle, body);
 }
 
 }  // namespace bnlab

@@ -46,33 +46,21 @@ Json scores_json(const Scores& scores) {
 }
 
 Json row_json(const ReportRow& row) {
-  const bool claimed = row.claimed_images_per_s().has_value();
-  const Json rate = row.images_per_s.empty() ? Json(nullptr) : interval_json(row.images_per_s);
   Json json = {{"placement", or_null(row.placement)},
                {"ranks", row.ranks},
                {"device", or_null(row.device)},
                {"emulated", row.emulated},
-               {"ran_beside_others", row.jobs}};
+               {"ran_beside_others", row.ran_beside_others}};
   json.update(scores_json(row.scores));
-  json["images_per_s"] = claimed ? rate : Json(nullptr);
-  json["emulated_images_per_s"] = claimed ? Json(nullptr) : rate;  // no claim on so many devices
-  json["relative_images_per_s"] = number(row.relative_images_per_s);
-  const auto interval_or_null = [](const SeedValues& values) {
-    return values.empty() ? Json(nullptr) : interval_json(values);
-  };
+  for (const char* first : {kImagesPerS, "emulated_images_per_s"}) json[first] = nullptr;  // their places
+  json[kRelativeImagesPerS] = number(row.relative_rate);
   json["beside"] = or_null(row.beside);
-  json["log_images_per_s"] = interval_or_null(row.log_images_per_s);
-  json["same_log_images_per_s"] = interval_or_null(row.same_log_images_per_s);
-  json["step_ms"] = claimed ? interval_json(row.step_ms) : Json(nullptr);
-  json["extra_step_ms"] = row.extra_step_ms.empty() ? Json(nullptr) : interval_json(row.extra_step_ms);
-  json["extra_us_per_collective"] =
-      row.extra_us_per_collective.empty() ? Json(nullptr) : interval_json(row.extra_us_per_collective);
-  json["peak_memory_bytes"] = interval_json(row.peak_memory_bytes);
-  json["peak_rss_bytes"] = interval_json(row.peak_rss_bytes);
-  json["collectives_per_step"] = interval_json(row.collectives_per_step);
-  json["bytes_per_step"] = interval_json(row.bytes_per_step);
-  json["exchange_share"] = interval_or_null(row.exchange_share);
-  json["roofline_share"] = interval_or_null(row.roofline_share);
+  for (const Measure& measure : measures()) {
+    if (!measure.is_of_rows()) continue;
+    const SeedValues& values = row.of(measure.key);
+    const bool is_null = values.empty() && measure.counts_if != CountsIf::ok;
+    json[measure.key] = is_null ? Json(nullptr) : interval_json(values);
+  }
   json["machines"] = Json(row.machines);
   return json;
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
 
 namespace bnlab {
@@ -15,8 +16,9 @@ void add_roofline(ExperimentReport& report, const Experiment& experiment, const 
       if (run == experiment.runs.end() || !row.claimed_images_per_s()) continue;
       const std::optional<double> seconds = shortest(*run, row);
       if (!seconds) continue;
-      row.roofline_share = row.step_ms;
-      for (auto& [seed, value] : row.roofline_share) value = *seconds * 1e3 / value;
+      row.values["roofline_share"] = mapped(row.of(kStepMs), [&](const auto& step) {
+        return std::pair(step.first, *seconds * 1e3 / step.second);
+      });
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -11,17 +12,34 @@
 namespace bnlab {
 namespace {
 
-std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
-  return values.empty() ? "-" : fixed(over_seeds(values).mean / unit, decimals);
+// Why a row has no images/s, or fewer than it has runs.
+struct WhyNoRate {
+  char letter;
+  bool ReportRow::* is;
+  const char* words;
+};
+constexpr WhyNoRate kWhyNoRate[] = {
+    {'e', &ReportRow::emulated, "emulated, with several towers per rank"},
+    {'j', &ReportRow::ran_beside_others, "other runs at the same time (--jobs)"},
+    {'d', &ReportRow::disturbed, "others used the machine during some of these timings, which do not count"},
+    {'t', &ReportRow::untimed, "the turns in which some runs were to be timed failed; their notes say why"}};
+
+// A dash, with the reasons in letters.
+std::string no_rate_text(const ReportRow& row) {
+  std::string letters;
+  for (const WhyNoRate& why : kWhyNoRate)
+    if (row.*why.is) letters += why.letter;
+  return letters.empty() || row.scores.count(Status::ok) == 0 ? "-" : "- (" + letters + ")";
 }
 
-// A rate that may not be claimed is a dash with the reasons.
-std::string rate_text(const ReportRow& row) {
-  if (row.claimed_images_per_s()) return fixed(*row.claimed_images_per_s(), 1);
-  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs && !row.disturbed && !row.untimed))
-    return "-";
-  return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + (row.disturbed ? "d" : "") +
-         (row.untimed ? "t" : "") + ")";
+std::string text_of(const ReportRow& row, const Measure& measure) {
+  if (measure.key == kRelativeImagesPerS)
+    return row.relative_rate ? fixed(*row.relative_rate, measure.shown_decimals) : "-";
+  const SeedValues& values = row.of(measure.key);
+  if (measure.key == kImagesPerS && values.empty()) return no_rate_text(row);
+  Interval shown = over_seeds(measure.is_logarithm ? per_cent(values) : values);
+  if (!measure.has_interval) shown.half_width = std::numeric_limits<double>::quiet_NaN();
+  return plus_minus(shown, measure.shown_decimals, measure.is_logarithm ? 1 : measure.size);
 }
 
 // " (2 stale)" behind the number of runs of a row, or "".
@@ -39,47 +57,39 @@ std::string failed_text(const std::set<uint64_t>& failed) {
   return failed.empty() ? "" : " (" + std::to_string(failed.size()) + " failed)";
 }
 
+// Whether some row of the cells has a property.
+template <class Property>
+bool any_row(const ExperimentReport& report, Property has) {
+  return std::ranges::any_of(report.cells,
+                             [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, has); });
+}
+
 // Whether a row of one of the two tables has some property.
 template <class Property>
 bool marks_some(const ExperimentReport& report, Property marked) {
   return std::ranges::any_of(report.contrasts, marked) ||
-         std::ranges::any_of(report.cells, [&](const ReportCell& cell) {
-           return std::ranges::any_of(cell.rows, marked, &ReportRow::scores);
-         });
+         any_row(report, [&](const ReportRow& row) { return marked(row.scores); });
+}
+
+bool any_row_tells(const ExperimentReport& report, const std::string& measure) {
+  return any_row(report, [&](const ReportRow& row) { return !row.of(measure).empty(); });
+}
+
+// The measures that have a column in the table of cells.
+std::vector<Measure> shown_measures(const ExperimentReport& report) {
+  std::vector<Measure> shown;
+  for (const Measure& measure : measures())
+    if (const ShownIf when = measure.shown_if;
+        when == ShownIf::always || (when == ShownIf::any_row && any_row_tells(report, measure.key)) ||
+        (when == ShownIf::baseline && !report.baseline.empty()) ||
+        (when == ShownIf::roofline && !report.roofline.empty()))
+      shown.push_back(measure);
+  return shown;
 }
 
 // Whether some cell was run on several placements, so that rows need to name theirs.
 bool names_placements(const ExperimentReport& report) {
   return std::ranges::any_of(report.cells, [](const ReportCell& cell) { return cell.rows.size() > 1; });
-}
-
-// Whether some runs were timed in turns with another one.
-bool is_timed_in_turns(const ExperimentReport& report) {
-  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
-    return std::ranges::any_of(cell.rows, [](const ReportRow& row) { return !row.log_images_per_s.empty(); });
-  });
-}
-
-// Whether some row has images/s that may be claimed.
-bool shows_rates(const ExperimentReport& report) {
-  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
-    return std::ranges::any_of(cell.rows,
-                               [](const ReportRow& row) { return row.claimed_images_per_s().has_value(); });
-  });
-}
-
-bool has_failures(const ExperimentReport& report) {
-  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
-    return std::ranges::any_of(cell.rows,
-                               [](const ReportRow& row) { return !row.scores.failures().empty(); });
-  });
-}
-
-// Whether some runs say how long a rank was in its exchanges.
-bool has_exchange_shares(const ExperimentReport& report) {
-  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
-    return std::ranges::any_of(cell.rows, [](const ReportRow& row) { return !row.exchange_share.empty(); });
-  });
 }
 
 // What the copies of the runs beside which others were timed say of the smallest difference that can be told.
@@ -89,11 +99,11 @@ std::string noise_sentence(const ExperimentReport& report) {
   bool together = false;
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
-      if (row.same_log_images_per_s.empty()) continue;
+      const SeedValues& logs = row.of("same_log_images_per_s");
+      if (logs.empty()) continue;
       together = together || row.timed_together;
-      const double mean = over_seeds(row.same_log_images_per_s).mean;
-      largest_mean = std::max(largest_mean, 100 * std::abs(std::expm1(mean)));
-      for (const auto& [seed, log] : row.same_log_images_per_s) {
+      largest_mean = std::max(largest_mean, 100 * std::abs(std::expm1(over_seeds(logs).mean)));
+      for (const auto& [seed, log] : logs) {
         const double per_cent = 100 * std::abs(std::expm1(log));
         largest = std::max(largest, per_cent);
         sum += per_cent;
@@ -135,22 +145,11 @@ TextTable cells_table(const ExperimentReport& report) {
   table.columns.push_back({"n", true});
   for (const std::string& population : report.populations)
     table.columns.push_back({report.headline + "\n" + population, true});
-  const bool rates = shows_rates(report);
-  if (rates) table.columns.push_back({"images\n/s", true});
-  const bool timed = is_timed_in_turns(report);
-  if (timed) table.columns.push_back({"% of the\nrun beside", true});
-  if (!report.baseline.empty()) {
-    for (const std::string& title :
-         {"relative to\n" + report.baseline, std::string("ms more\n/step"), std::string("µs more\n/coll.")}) {
-      table.columns.push_back({title, true});
-    }
-  }
-  for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"})
-    table.columns.push_back({title, true});
-  const bool shares = has_exchange_shares(report);
-  if (shares) table.columns.push_back({"% of\ntime", true});
-  if (!report.roofline.empty()) table.columns.push_back({"% of\nroofline", true});
-  const bool failures = has_failures(report);
+  const std::vector<Measure> shown = shown_measures(report);
+  for (const Measure& measure : shown)
+    table.columns.push_back(
+        {measure.shown_as + (measure.key == kRelativeImagesPerS ? report.baseline : ""), true});
+  const bool failures = any_row(report, [](const ReportRow& row) { return !row.scores.failures().empty(); });
   if (failures) table.columns.push_back({"failed"});
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
@@ -162,18 +161,7 @@ TextTable cells_table(const ExperimentReport& report) {
                       stale_text(report, row.scores.stale) + stopped_text(row.scores.stopped));
       for (const std::string& population : report.populations)
         texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
-      if (rates) texts.push_back(rate_text(row));
-      if (timed) texts.push_back(plus_minus(over_seeds(per_cent(row.log_images_per_s)), 1));
-      if (!report.baseline.empty()) {
-        texts.push_back(row.relative_images_per_s ? fixed(*row.relative_images_per_s, 2) : "-");
-        texts.push_back(plus_minus(over_seeds(row.extra_step_ms), 2));
-        texts.push_back(mean_text(row.extra_us_per_collective, 0));
-      }
-      texts.push_back(mean_text(row.peak_memory_bytes, 0, 1024 * 1024));
-      texts.push_back(mean_text(row.collectives_per_step, 0));
-      texts.push_back(mean_text(row.bytes_per_step, 0));
-      if (shares) texts.push_back(mean_text(row.exchange_share, 0, 0.01));
-      if (!report.roofline.empty()) texts.push_back(mean_text(row.roofline_share, 0, 0.01));
+      for (const Measure& measure : shown) texts.push_back(text_of(row, measure));
       if (failures) texts.push_back(counts_text(row.scores.failures()));
       table.rows.push_back(texts);
     }
@@ -193,7 +181,7 @@ TextTable contrasts_table(const ExperimentReport& report) {
                   {}};
   for (const ContrastResult& result : report.contrasts) {
     const Contrast& contrast = result.contrast;
-    const MetricUnit unit = unit_of(contrast.metric);
+    const Measure unit = measure_of(contrast.metric);
     std::string verdict = verdict_name(result);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin / unit.size, 3);
@@ -246,44 +234,34 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   std::vector<std::string> notes = {
       "Every number is the mean over the n seeds that ended ok; \u00b1 is the half-width of its 95 % t "
       "interval. Peak: of the rank with the largest; coll., bytes: collectives and bytes per step of one "
-      "rank, for "
-      "statistics and shuffling."};
-  const auto any = [&](auto property) {
-    return std::ranges::any_of(
-        report.cells, [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, property); });
+      "rank, for statistics and shuffling."};
+  const auto note_if = [&](bool holds, const std::string& note) {
+    if (holds) notes.push_back(note);
   };
-  const auto is_alone = [](const ReportRow& row) {
-    return row.ranks == 1 && !row.bytes_per_step.empty() && over_seeds(row.bytes_per_step).mean > 0;
-  };
-  if (any(is_alone))
-    notes.push_back("With one rank nothing is sent: coll. and bytes are what the strategy would exchange.");
-  const bool rates = shows_rates(report);  // else no row has the letters
+  note_if(any_row(report,
+                  [](const ReportRow& row) {
+                    const SeedValues& bytes = row.of("bytes_per_step");
+                    return row.ranks == 1 && !bytes.empty() && over_seeds(bytes).mean > 0;
+                  }),
+          "With one rank nothing is sent: coll. and bytes are what the strategy would exchange.");
+  const bool rates = any_row_tells(report, kImagesPerS);  // else no row has the letters
   const size_t before = notes.size();
-  const auto explain_missing_rate = [&](const std::string& letter, const std::string& why) {
-    notes.push_back((rates ? letter + " " : "No images/s: ") + why + ".");
-  };
-  if (any([](const ReportRow& row) { return row.emulated; }))
-    explain_missing_rate("(e)", "emulated, with several towers per rank");
-  if (any([&](const ReportRow& row) {
-        return row.jobs && !row.claimed_images_per_s() && (rates || !row.emulated);
-      })) {
-    explain_missing_rate("(j)", "other runs at the same time (--jobs)");
+  for (const WhyNoRate& why : kWhyNoRate) {
+    const auto explains = [&](const ReportRow& row) {
+      const bool is_all = why.is != &ReportRow::ran_beside_others ||
+                          (!row.claimed_images_per_s() && (rates || !row.emulated));
+      return row.*why.is && is_all;
+    };
+    note_if(any_row(report, explains),
+            (rates ? std::string("(") + why.letter + ") " : "No images/s: ") + why.words + ".");
   }
-  if (any([](const ReportRow& row) { return row.disturbed; }))
-    explain_missing_rate("(d)", "others used the machine during some of these timings, which do not count");
-  if (any([](const ReportRow& row) { return row.untimed; }))
-    explain_missing_rate("(t)", "the turns in which some runs were to be timed failed; their notes say why");
-  if (!rates && notes.size() == before &&
-      any([](const ReportRow& row) { return row.scores.count(Status::ok) > 0; })) {
-    notes.push_back("No images/s: no run recorded any, such as one of too few steps.");
-  }
-  if (has_exchange_shares(report)) {
-    notes.push_back(
-        "% of time: the share of the training steps' time that one rank was in these exchanges, waits for "
-        "the others included.");
-  }
-  if (!report.roofline.empty()) notes.push_back(report.roofline);
-  if (is_timed_in_turns(report)) notes.push_back(noise_sentence(report));
+  note_if(!rates && notes.size() == before &&
+              any_row(report, [](const ReportRow& row) { return row.scores.count(Status::ok) > 0; }),
+          "No images/s: no run recorded any, such as one of too few steps.");
+  for (const Measure& measure : measures())
+    note_if(!measure.note.empty() && any_row_tells(report, measure.key), measure.note);
+  note_if(!report.roofline.empty(), report.roofline);
+  note_if(any_row_tells(report, kLogImagesPerS), noise_sentence(report));
   if (const auto machines = timing_machines(report); machines.size() > 1) {
     std::vector<std::string> texts;
     for (const auto& [machine, placements] : machines)
@@ -291,31 +269,26 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     notes.push_back("Timed on several machines or numbers of threads: " + joined(texts, "; ") +
                     ". Compare images/s, ms and µs between rows of one machine alone.");
   }
-  if (names_placements(report)) {
-    notes.push_back(
-        "Some cells have runs on several placements, a row each. A comparison of accuracy takes the "
-        "placement on which most seeds are paired. Where that leaves seeds out or has stale ones, each seed "
-        "counts once. A run that is up to date goes before a stale one, real ranks before emulated ones, "
-        "then the first placement by name. Costs are compared on one placement at a time.");
-  }
-  if (marks_some(report, [](const auto& row) { return !row.stopped.empty(); })) {
-    notes.push_back(
-        "(stopped early) so many runs of the row, or of a comparison's pairs, were ended by the spec's "
-        "stop_early, because their training loss rose or did not fall; no evaluation entered that decision. "
-        "They count with the evaluation at the step where they stopped: what they would have reached later "
-        "is not known.");
-  }
-  if (std::ranges::any_of(report.contrasts, [](const auto& result) { return !result.failed.empty(); })) {
-    notes.push_back(
-        "(failed) at so many seeds more one side of a comparison ended well and the other failed: what its "
-        "verdict says holds where both ended well, and equality is said of none of these.");
-  }
-  if (marks_some(report, [&](const auto& row) { return !stale_text(report, row.stale).empty(); })) {
-    notes.push_back(
-        "(stale) so many runs of the row might come out otherwise today, because code, data or weights "
-        "have changed since; bnlab run " +
-        shell_word(report.experiment) + " --redo stale starts them again.");
-  }
+  note_if(
+      names_placements(report),
+      "Some cells have runs on several placements, a row each. A comparison of accuracy takes the "
+      "placement on which most seeds are paired. Where that leaves seeds out or has stale ones, each seed "
+      "counts once. A run that is up to date goes before a stale one, real ranks before emulated ones, "
+      "then the first placement by name. Costs are compared on one placement at a time.");
+  note_if(
+      marks_some(report, [](const auto& row) { return !row.stopped.empty(); }),
+      "(stopped early) so many runs of the row, or of a comparison's pairs, were ended by the spec's "
+      "stop_early, because their training loss rose or did not fall; no evaluation entered that decision. "
+      "They count with the evaluation at the step where they stopped: what they would have reached later "
+      "is not known.");
+  note_if(std::ranges::any_of(report.contrasts, [](const auto& result) { return !result.failed.empty(); }),
+          "(failed) at so many seeds more one side of a comparison ended well and the other failed: what its "
+          "verdict says holds where both ended well, and equality is said of none of these.");
+  note_if(
+      marks_some(report, [&](const auto& row) { return !stale_text(report, row.stale).empty(); }),
+      "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
+      "changed since; bnlab run " +
+          shell_word(report.experiment) + " --redo stale starts them again.");
   if (report.tuning && !report.tuning->is_settled()) {
     notes.push_back("Not tuned yet, which comes before the matrix: " + report.tuning->sentence() + ".");
   } else if (report.tuning) {

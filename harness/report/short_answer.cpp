@@ -134,11 +134,6 @@ Grounds grounds(const Experiment& experiment, const ExperimentReport& report) {
           report.contrasts};
 }
 
-std::string comparison_name(const ContrastResult& result) {
-  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ", " +
-         measured_name(result.contrast);
-}
-
 ShortAnswer short_answer_of(const ResultPage& page, const std::string& experiment,
                             const GroundsOf& grounds_of) {
   if (page.title.empty()) return {"no answer yet", Foundation::open};

@@ -40,9 +40,6 @@ struct Grounds {
 Grounds grounds(const Experiment& experiment, const ExperimentReport& report);
 using GroundsOf = std::function<const Grounds&(const std::string& experiment)>;
 
-// How an answer names a comparison: "sync - per_tower at 16x1, mean_iou saved", the first columns of its row.
-std::string comparison_name(const ContrastResult& result);
-
 // The title of the page of `experiment`, and how well it is founded by what the page says that it rests on.
 // That names comparisons of its own; " - " begins another part of the answer, which is as good as its
 // weakest part. Behind a link to an experiment stands the name there, unless that is the same. `bnlab cost`

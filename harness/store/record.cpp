@@ -212,24 +212,22 @@ bool Record::throughput_counts() const {
   return status() == Status::ok && at("placement.emulated") == false && had_the_machine();
 }
 
-bool is_throughput(const std::string& metric) {
-  return metric == "images_per_s" || metric == kLogImagesPerS;
-}
-
-bool is_cost(const std::string& metric) {
-  return is_throughput(metric) || metric == "peak_memory_bytes" || metric == "peak_rss_bytes";
+std::optional<double> number_of(const Record& record, const Measure& measure) {
+  const bool emulated = measure.counts_if == CountsIf::emulated;
+  const bool counts = measure.counts_if == CountsIf::ok ||
+                      (record.had_the_machine() && record.at("placement.emulated") == emulated);
+  if (record.status() != Status::ok || !counts || measure.path.empty()) return std::nullopt;
+  if (measure.largest_of_ranks) return largest(record.at(measure.path[0]));
+  std::optional<double> number = record.number(measure.path[0]);
+  if (!number) return std::nullopt;
+  for (size_t i = 1; i < measure.path.size(); ++i) *number += record.number(measure.path[i]).value_or(0);
+  return *number * measure.times;
 }
 
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population) {
   if (record.status() != Status::ok) return std::nullopt;
-  if (is_throughput(metric)) {
-    const char* place =
-        metric == kLogImagesPerS ? "result.timing.log_images_per_s" : "result.throughput.images_per_s";
-    return record.throughput_counts() ? record.number(place) : std::nullopt;
-  }
-  if (metric == "peak_memory_bytes" || metric == "peak_rss_bytes")
-    return largest(record.at("result.memory." + metric));
+  if (const Measure* measure = find_measure(metric)) return number_of(record, *measure);
   // A strategy without running statistics is evaluated once, as "saved": it knows no other population.
   const Json& asked = record.at("spec.populations");
   const bool known = record.at("result.final." + population).is_object() ||

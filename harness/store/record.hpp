@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/measures.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
 #include "harness/store/run_folder.hpp"
@@ -95,7 +96,7 @@ class Record {
   uint64_t seed() const { return at("spec.seed"); }
   Status status() const { return status_named(at("outcome.status")); }
   double wall_time_s() const { return at("wall_time_s"); }
-  // The value at a dotted path below the record ("result.throughput.images_per_s"), null if absent.
+  // The value at a dotted path below the record ("result.throughput"), null if absent.
   const Json& at(const std::string& path) const { return value_at(value_, path); }
   // The same where a number is expected: nothing if absent or null.
   std::optional<double> number(const std::string& path) const;
@@ -135,13 +136,9 @@ class Record {
   bool confirmed_ = false;
 };
 
-bool is_throughput(const std::string& metric);
-// Whether a metric is a throughput or a memory, which depend on the placement, and not an accuracy.
-bool is_cost(const std::string& metric);
-
-// A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
-// "images_per_s", kLogImagesPerS (nothing where they may not be claimed); "peak_memory_bytes",
-// "peak_rss_bytes" (the largest over the ranks).
+// A number of a run that ended ok, where it counts of it.
+std::optional<double> number_of(const Record& record, const Measure& measure);
+// The same by its key, or a score of the last evaluation under a population.
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population = "");
 

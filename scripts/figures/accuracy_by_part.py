@@ -66,13 +66,10 @@ def _draw_cell(axes, place, cell, name, part, metric, populations):
     known = [population for population in populations if population in cell.evaluated | {"saved"}]
     for k, population in enumerate(known):
         value = cell.value(population) if part == _ALL else cell.value_of_part(part, metric, population)
-        row = {"row": name, "strategy": cell.strategy, "grouping": grouping_text(cell.grouping), "part": part,
-               "population": population, "n": value.n if value else 0, "failed": cell.failed, "missing": cell.missing,
-               "outcome": cell.failures}
-        rows.append(row)
+        rows.append({"row": name, "strategy": cell.strategy, "grouping": grouping_text(cell.grouping), "part": part,
+                     "population": population, **cell.summary(value)})
         if value is None:
             continue
-        row.update(value=value.mean, half_width=value.half_width)
         colour, marker = look(population, populations)
         axes.errorbar(value.mean, place + _DODGE * ((k + 0.5) / len(known) - 0.5), xerr=value.half_width, color=colour,
                       marker=marker, markersize=3.4, markeredgewidth=0, elinewidth=0.6, linestyle="",

@@ -115,14 +115,11 @@ def _draw_panel(axes, panel, cells, strategies, populations):
         for k, population in enumerate(known):
             value = cell.value(population)
             y = place + _DODGE * ((k + 0.5) / len(known) - 0.5)
-            row = {"strategy": cell.strategy, "grouping": grouping_text(panel[0]), "shards": panel[1],
-                   "population": population, "n": value.n if value else 0, "failed": cell.failed,
-                   "missing": cell.missing, "outcome": cell.failures}
             if _panel(cell) == panel:
-                rows.append(row)
+                rows.append({"strategy": cell.strategy, "grouping": grouping_text(panel[0]), "shards": panel[1],
+                             "population": population, **cell.summary(value)})
             colour, marker = look(population, populations)
             if value:
-                row.update(value=value.mean, half_width=value.half_width)
                 axes.errorbar(value.mean, y, xerr=value.half_width, color=colour, marker=marker, markersize=3.4,
                               markeredgewidth=0, elinewidth=0.6, linestyle="", zorder=4 if population == "saved" else 3)
             elif cell.failed and population == "saved":

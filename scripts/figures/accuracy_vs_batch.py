@@ -90,17 +90,14 @@ def _draw_lines(axes, cells, names, styles, population, at_ends):
             where = {"population": population, "strategy": strategy, "grouping": grouping_text(cell.grouping), "images_per_tower": x}
             value = cell.value(population if population in cell.evaluated else "saved")
             rows += _seed_rows(cell, value, where)
-            summary = {"kind": "mean", **where, "n": value.n if value else 0, "failed": cell.failed,
-                       "missing": cell.missing, "outcome": cell.failures}
+            rows.append({"kind": "mean", **where, **cell.summary(value)})
             if value:
-                summary.update(value=value.mean, half_width=value.half_width)
                 xs.append(x)
                 means.append(value.mean)
                 bars.append(value.half_width or 0)
                 if at_ends or strategy not in batchless:
                     axes.plot([x] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.6, markersize=4,
                               markeredgewidth=0, transform=layout.dodged(axes, k + 1, len(names)), zorder=2)
-            rows.append(summary)
         if xs and not at_ends and strategy in batchless:  # with many strategies no more than the line
             axes.axhline(means[0], color=look.colour, linestyle=look.dash, linewidth=0.8, zorder=1.5)
         elif xs:

@@ -16,9 +16,7 @@ from drawing import Drawing, Nothing, metric_name
 from report import grouping_text
 
 PANEL_KEYS = reports.EVERY_KEY  # the comparisons belong to the experiment, not to one of its conditions
-_COSTS = {"images_per_s": ("images/s", 1), "log_images_per_s": ("log points of images/s", 100),
-          "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
-          "peak_rss_bytes": ("peak memory of the process (MiB)", 2 ** -20)}
+_COSTS = {key: (each.get("axis", each["title"]), 1 / each.get("size", 1)) for key, each in reports.MEASURES.items() if "in_specs" in each}
 _MOST = 8  # rows
 _LINE, _AROUND = 0.165, 0.42  # inches per line, and for the axis of a panel
 _GAP = 0.35  # lines between the rows under one heading and the next heading
@@ -45,7 +43,7 @@ def draw(report, cells, condition, styles):
     numbers = dict(zip(drawn, _numbers(drawn)))
     for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):
         _draw_panel(axes, metric, contrasts, numbers, *places[metric], styles, report)
-        if metric == "log_images_per_s":
+        if _is_logarithm(metric):
             _draw_noise(axes, _noise(cells), _unit(metric)[1])
     return Drawing(figure, [row for contrast in report.contrasts for row in _rows(contrast)],
                    sentence)
@@ -101,6 +99,10 @@ def _places(contrasts):
     return rows, headings
 
 
+def _is_logarithm(metric):
+    return "is_logarithm" in reports.MEASURES.get(metric, ())
+
+
 def _unit(metric):
     """(text of the axis, factor)."""
     return _COSTS.get(metric, (f"{metric_name(metric)} (points)", 100))
@@ -123,15 +125,10 @@ def _draw_panel(axes, metric, contrasts, numbers, rows, headings, styles, report
     axes.use_sticky_edges = False
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
     words = {grouping_text(each.grouping): reports.grouping_words(each.grouping, report.samples) for each in contrasts if each.grouping}
-    texts = [words.get(text) or _in_words(style.renamed(text, list(styles))) for text in [*headings.values(), *rows.values()]]
-    axes.set_yticks([*headings, *rows], texts)
-    for label in axes.get_yticklabels()[len(headings):]:
-        label.set_color(style.GREY)
+    layout.plain_rows(axes, *({y: words.get(text) or _in_words(style.renamed(text, list(styles))) for y, text in texts.items()}
+                              for texts in (headings, rows)))
     axes.set_ylim(max(rows) + 0.6, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel(text if metric == "log_images_per_s" else f"difference of {text}")
+    axes.set_xlabel(text if _is_logarithm(metric) else f"difference of {text}")
 
 
 def _numbers(contrasts):

@@ -54,6 +54,21 @@ def write_csv(rows, path):
         writer.writerows(rows)
 
 
+def of_file(manual, read, draw, markdown=None, files=1):
+    """The program of a figure of its own: draws what `read` makes of its files, saves it as --out STEM and prints its sentence, or
+    with --table what `markdown` makes of the same."""
+    parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs=files, metavar="FILE")
+    parser.add_argument("--out", required=True, metavar="STEM")
+    parser.add_argument("--table", action="store_true")
+    asked = parser.parse_args()
+    style.apply()
+    numbers = read(*asked.files)
+    drawing = draw(numbers)
+    save_page(drawing, asked.out)
+    print(markdown(numbers) if asked.table else drawing.sentence)
+
+
 def of_readme(manual, names, stem, draw, save):
     """The program of a figure of README: its reports, one of each experiment in `names`, drawn and saved as STEM."""
     parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)

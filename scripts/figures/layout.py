@@ -123,6 +123,17 @@ def fit(axes, rows):
     axes.set_ylim(max(low, -0.03) if shares else low, min(high, 1.03) if shares else high)
 
 
+def plain_rows(axes, headings=None, rows=None):
+    """Rows need neither marks nor lines at the left. `headings`, `rows`: y -> text, where rows stand in grey under headings."""
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    if rows:
+        axes.set_yticks([*headings, *rows], [*headings.values(), *rows.values()])
+        axes.spines["left"].set_visible(False)
+        for label in axes.get_yticklabels()[len(headings):]:
+            label.set_color(style.GREY)
+
+
 def spread(wanted, gap, low, high):
     """Positions nearest to the wanted ones, in the same order, at least `gap` apart and within [low, high] if they fit.
 

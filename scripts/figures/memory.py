@@ -38,8 +38,7 @@ def draw(report, cells, condition, styles):
         axes.set_title(f"{reports.grouping_words(where[0], report.samples)}, on {where[1]}\n{', '.join(where[2])}".strip(), loc="left", color=style.GREY)
         axes.set_xlabel(f"peak per rank ({unit})")
         axes.tick_params(axis="x", labelbottom=True)
-        axes.grid(axis="y", visible=False)
-        axes.tick_params(axis="y", length=0)
+        layout.plain_rows(axes)
     for axes in all_axes.flat[len(panels):]:
         axes.set_visible(False)
     first = all_axes[0][0]

@@ -7,7 +7,6 @@ FIRST.json, SECOND.json: what `bnlab report --format json` says of one experimen
 and so on for further experiments; --table: prints the counts in Markdown in place of a sentence.
 """
 
-import argparse
 import math
 import statistics
 from collections import namedtuple
@@ -15,7 +14,7 @@ from collections import namedtuple
 import layout
 import report as reports
 import style
-from drawing import Drawing, save_page
+from drawing import Drawing, of_file
 from report import grouping_text
 
 _WITHIN = 3  # points
@@ -87,22 +86,10 @@ def markdown(cells):
     return text
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", metavar="REPORT.json")
-    parser.add_argument("--out", required=True, metavar="STEM")
-    parser.add_argument("--table", action="store_true")
-    asked = parser.parse_args()
-    style.apply()
-    read = []
-    for name in asked.reports:
-        with open(name, encoding="utf-8") as file:
-            read.append(reports.read(file))
-    cells = [cell for first, second in zip(read[::2], read[1::2], strict=True) for cell in cells_of(first, second)]
-    drawing = draw(cells)
-    save_page(drawing, asked.out)
-    print(markdown(cells) if asked.table else drawing.sentence)
+def cells_of_all(*files):
+    read = list(map(reports.load, files))
+    return [cell for first, second in zip(read[::2], read[1::2], strict=True) for cell in cells_of(first, second)]
 
 
 if __name__ == "__main__":
-    main()
+    of_file(__doc__, cells_of_all, draw, markdown, files="+")

@@ -52,8 +52,7 @@ def draw(points):
         at.annotate(f"{point['step_ms']:.1f} ms", (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                     va="center", size=style.SMALL)
     at.set_yticks([sum(ys) / len(ys) for ys in places.values()], [f"{number:,} GPUs" if number > 1 else "1 GPU" for number in places])
-    at.tick_params(axis="y", length=0)
-    at.grid(axis="y", visible=False)
+    layout.plain_rows(at)
     at.invert_yaxis()
     at.set_xlim(0, 1.02)
     at.set_xlabel("images/s of all GPUs, over those of as many that wait for nobody")

@@ -5,6 +5,7 @@ means, intervals, failed and missing runs are computed by bnlab and nowhere else
 import json
 import re
 from collections import defaultdict, namedtuple
+from pathlib import Path
 
 import style
 
@@ -15,6 +16,9 @@ Site = namedtuple("Site", "name numbers")  # of a norm site: key -> Quantity
 Published = namedtuple("Published", "metric low high source")  # low and high are the same where it is one number
 
 
+# The program's table of what it measures, by key (harness/experiment/measures.hpp).
+MEASURES = {each["key"]: each for each in json.loads(
+    (Path(__file__).parents[1] / "python/bnlab/measures.json").read_text(encoding="utf-8")) if "key" in each}
 _GROUPING = ("towers x batch", "towers", "batch_per_tower", "strategy")
 
 
@@ -49,8 +53,10 @@ def grouping_words(grouping, samples):
 
 
 def _quantity(value):
-    """None where nothing was measured."""
-    if not value or value["n"] == 0:
+    """None where nothing was measured; a number that has no seeds is itself."""
+    if not isinstance(value, dict):
+        return value
+    if value["n"] == 0:
         return None
     return Quantity(value["n"], value["mean"], value["half_width"], {each["seed"]: each["value"] for each in value["seeds"]})
 
@@ -69,6 +75,11 @@ class Scores:
         """The headline metric; None where no run has it."""
         return _quantity(self._values.get(population))
 
+    def summary(self, value):
+        """Of a mean what a CSV says: with its interval, and with what became of the runs."""
+        return {"n": value.n if value else 0, "failed": self.failed, "missing": self.missing, "outcome": self.failures,
+                **({"value": value.mean, "half_width": value.half_width} if value else {})}
+
 
 class Row(Scores):
     """A cell on one placement, with its costs."""
@@ -82,17 +93,11 @@ class Row(Scores):
         self.is_claimed = bool(given["images_per_s"])  # one tower per rank, alone on the machine
         # What a user's multi-GPU run would be: the same with several ranks.
         self.is_real = self.is_claimed and self.ranks > 1
-        self.images_per_s = _quantity(given["images_per_s"] or given["emulated_images_per_s"])
-        self.relative_images_per_s = given["relative_images_per_s"]
-        # Two copies of the run beside which others were timed; None where none was.
-        self.same_log_images_per_s = _quantity(given.get("same_log_images_per_s"))
-        self.log_images_per_s = _quantity(given.get("log_images_per_s"))  # over that run; None where it was not timed so
-        self.beside = given.get("beside", baseline)  # the label of that run; None where no label tells it
-        self.extra_step_ms = _quantity(given["extra_step_ms"])  # than the baseline's steps; None for itself
-        self.extra_us_per_collective = _quantity(given["extra_us_per_collective"])
+        self.__dict__.update({key: _quantity(given.get(key)) for key in MEASURES})  # None where it was not measured so
+        self.images_per_s = self.images_per_s or self.emulated_images_per_s
+        self.beside = given.get("beside", baseline)  # the label of the run in turn; None where no label tells it
         self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0
-        self.memory = {"tensors": _quantity(given["peak_memory_bytes"]), "process": _quantity(given["peak_rss_bytes"])}
-        self.collectives_per_step = _quantity(given["collectives_per_step"])
+        self.memory = {"tensors": self.peak_memory_bytes, "process": self.peak_rss_bytes}
         self.machines = set(given["machines"])
 
 
@@ -203,8 +208,7 @@ class Report:
         """Where the page names it behind "Rests on", as a sort key; those behind all others that it does not name."""
         at = "" if contrast.at == "all" else f" at {contrast.at}"
         populations = " - ".join(dict.fromkeys((contrast.population, contrast.population_above)))
-        is_cost = contrast.metric.endswith(("_per_s", "_bytes"))
-        name = f"`{' - '.join(contrast.sides)}{at}, " + ("" if is_cost else f"{contrast.metric} {populations}`")
+        name = f"`{' - '.join(contrast.sides)}{at}, " + ("" if contrast.metric in MEASURES else f"{contrast.metric} {populations}`")
         return self.page.find(name) if name in self.page else len(self.page)
 
     def title_on_page(self, figure):

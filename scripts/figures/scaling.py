@@ -80,8 +80,7 @@ def _draw_panel(axes, panel, rows, failed, single, styles):
     axes.margins(x=0.2)
     axes.set_yticks(list(places), places.values())
     axes.set_ylim(y - _GAP - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
+    layout.plain_rows(axes)
     axes.set_title(_panel_text(panel), loc="left", color=style.GREY)
     return drawn
 

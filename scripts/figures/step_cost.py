@@ -43,12 +43,7 @@ def draw(report, cells, condition, styles):
         _draw_shares(all_axes[0][-1], rows, places, styles, known, report.baseline)
     for axes in all_axes[0]:
         axes.set_ylim(lines - 0.4, -0.5)
-        axes.set_yticks([*headings, *places.values()], [*headings.values(), *(names[strategy] for _, strategy in places)])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
-        axes.spines["left"].set_visible(False)
-        for label in axes.get_yticklabels()[len(headings):]:
-            label.set_color(style.GREY)
+        layout.plain_rows(axes, headings, {y: names[strategy] for (_, strategy), y in places.items()})
     return Drawing(figure, _numbers(rows) + published.rows(known), sentence)
 
 

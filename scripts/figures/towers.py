@@ -4,7 +4,6 @@
   scripts/figures/towers.py FILE --out STEM [--table]     FILE: of towers_bench.py --out; --table: prints the numbers in Markdown
 """
 
-import argparse
 import json
 import math
 import statistics
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import layout
 import style
-from drawing import Drawing, save_page
+from drawing import Drawing, of_file
 
 _PANELS = {"towers of a process": "towers in one process, the same images", "ranks": "ranks, 64 towers"}
 
@@ -77,18 +76,5 @@ def markdown(lines):
     return text
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file")
-    parser.add_argument("--out", required=True, metavar="STEM")
-    parser.add_argument("--table", action="store_true")
-    asked = parser.parse_args()
-    style.apply()
-    lines = list(lines_of(asked.file))
-    drawing = draw(lines)
-    save_page(drawing, asked.out)
-    print(markdown(lines) if asked.table else drawing.sentence)
-
-
 if __name__ == "__main__":
-    main()
+    of_file(__doc__, lambda file: list(lines_of(file)), draw, markdown)

@@ -78,6 +78,17 @@ class Frames(unittest.TestCase):
         own = records[0]["result"]["throughput"]["images_per_s"]
         self.assertEqual(runs.images_per_s[records[0]["run_id"]], own)
 
+    def test_a_line_of_the_table_of_measures_is_a_column(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(PACKAGE / "bnlab", Path(folder, "bnlab"))
+            table = Path(folder, "bnlab/measures.json")
+            measures = json.loads(table.read_text(encoding="utf-8")) + [{"column": "made_up", "path": "result.parameters"}]
+            table.write_text(json.dumps(measures), encoding="utf-8")
+            done = subprocess.run([sys.executable, "-c", "import bnlab; print(*bnlab.load('results/quickstart').runs.made_up)"],
+                                  cwd=ROOT, capture_output=True, text=True, check=True,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])})
+        self.assertEqual(set(map(int, done.stdout.split())), {run["result"]["parameters"] for run in kept("quickstart")})
+
     def test_keys_in_which_runs_differ_are_columns(self):
         runs = bnlab.load("results/running_statistics").runs
         self.assertEqual(set(runs["task.nuisance"]), {0.05, 0.2, 0.5})

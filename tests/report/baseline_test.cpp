@@ -41,20 +41,20 @@ std::vector<Record> records_of(const Experiment& experiment, int exchanges = 0) 
 TEST(Baseline, ThroughputIsRelativeToItsOwnOnTheSamePlacement) {
   const Experiment experiment = synthetic_experiment(2);
   const ExperimentReport report = make_report(experiment, records_of(experiment), {}, "per_tower");
-  EXPECT_EQ(row(report, "2x8", "per_tower").relative_images_per_s, 1.0);
-  EXPECT_EQ(row(report, "2x8", "sync").relative_images_per_s, 0.75);
-  EXPECT_EQ(row(report, "8x2", "sync").relative_images_per_s, std::nullopt);
+  EXPECT_EQ(row(report, "2x8", "per_tower").relative_rate, 1.0);
+  EXPECT_EQ(row(report, "2x8", "sync").relative_rate, 0.75);
+  EXPECT_EQ(row(report, "8x2", "sync").relative_rate, std::nullopt);
 }
 
 TEST(Baseline, StepsArePairedBySeedAndSharedOutAmongTheExchanges) {
   const Experiment experiment = synthetic_experiment(2);
   const ExperimentReport report = make_report(experiment, records_of(experiment));
   const ReportRow& sync = row(report, "2x8", "sync");
-  EXPECT_NEAR(over_seeds(sync.step_ms).mean, 362, 1e-9);
-  EXPECT_NEAR(over_seeds(sync.extra_step_ms).mean, 12, 1e-9);
-  EXPECT_NEAR(sync.extra_step_ms[0].second, 10, 1e-9);
-  EXPECT_NEAR(over_seeds(sync.extra_us_per_collective).mean, 600, 1e-9);
-  EXPECT_TRUE(row(report, "2x8", "per_tower").extra_step_ms.empty());
+  EXPECT_NEAR(over_seeds(sync.of("step_ms")).mean, 362, 1e-9);
+  EXPECT_NEAR(over_seeds(sync.of("extra_step_ms")).mean, 12, 1e-9);
+  EXPECT_NEAR(sync.of("extra_step_ms")[0].second, 10, 1e-9);
+  EXPECT_NEAR(over_seeds(sync.of("extra_us_per_collective")).mean, 600, 1e-9);
+  EXPECT_TRUE(row(report, "2x8", "per_tower").of("extra_step_ms").empty());
   const std::string text = report_markdown(report);
   EXPECT_TRUE(has(text, "| relative to per_tower | ms more /step | µs more /coll. |")) << text;
   EXPECT_TRUE(has(text, "| 34.1 | 0.75 | 12.00±25.41 | 600 |")) << text;
@@ -64,7 +64,7 @@ TEST(Baseline, StepsArePairedBySeedAndSharedOutAmongTheExchanges) {
 TEST(Baseline, OnlyTheExchangesThatAStrategyHasMoreCount) {
   const Experiment experiment = synthetic_experiment(2);
   const ExperimentReport report = make_report(experiment, records_of(experiment, 4), {}, "per_tower");
-  EXPECT_NEAR(over_seeds(row(report, "2x8", "sync").extra_us_per_collective).mean, 750, 1e-9);
+  EXPECT_NEAR(over_seeds(row(report, "2x8", "sync").of("extra_us_per_collective")).mean, 750, 1e-9);
   EXPECT_EQ(make_report(experiment, records_of(experiment, 4)).baseline, "");  // it exchanges something
 }
 

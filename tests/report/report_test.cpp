@@ -55,9 +55,9 @@ TEST(Report, HasOneRowPerCellOverTheSeeds) {
   const SeedValues& saved = sync.scores.values.at("saved");
   ASSERT_EQ(saved.size(), 6u);
   EXPECT_EQ(saved[1].first, 1u);
-  EXPECT_DOUBLE_EQ(saved[1].second, 0.6);                               // 0.5 + 0.01 + 0.09
-  EXPECT_EQ(over_seeds(sync.peak_memory_bytes).mean, 7 * 1024 * 1024);  // of the rank that needs most
-  EXPECT_EQ(over_seeds(sync.collectives_per_step).mean, 20);
+  EXPECT_DOUBLE_EQ(saved[1].second, 0.6);                                     // 0.5 + 0.01 + 0.09
+  EXPECT_EQ(over_seeds(sync.of("peak_memory_bytes")).mean, 7 * 1024 * 1024);  // of the rank that needs most
+  EXPECT_EQ(over_seeds(sync.of("collectives_per_step")).mean, 20);
 }
 
 TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
@@ -217,7 +217,7 @@ TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {
     account.result["throughput"]["exchange_share"] = 0.25;
     return make_report(experiment, {Record(compose_record(account), "record.json")});
   };
-  EXPECT_EQ(over_seeds(reported(8).cells[0].rows[0].exchange_share).mean, 0.25);
+  EXPECT_EQ(over_seeds(reported(8).cells[0].rows[0].of("exchange_share")).mean, 0.25);
   EXPECT_TRUE(has(report_text(reported(8)), "% of time: the share")) << report_text(reported(8));
   EXPECT_EQ(report_json(reported(8)).at("cells").at(0).at("rows").at(0).at("exchange_share").at("mean"),
             0.25);
@@ -229,7 +229,7 @@ TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {
     if (run.seed == 0) account.result["throughput"]["exchange_share"] = 0.25;
     records.emplace_back(compose_record(account), "record.json");
   }
-  EXPECT_TRUE(make_report(two, records).cells[0].rows[0].exchange_share.empty())
+  EXPECT_TRUE(make_report(two, records).cells[0].rows[0].of("exchange_share").empty())
       << "one run does not tell it";
 }
 
@@ -258,8 +258,9 @@ TEST(Report, TellsTheShareOfTheRooflineWhereThroughputIsClaimed) {
   const Experiment experiment = synthetic_experiment(1);
   const auto reported = [&](int ranks, std::optional<double> shortest) {
     ExperimentReport report = make_report(experiment, {synthetic_record(experiment.runs[0], 0.5, ranks)});
-    const double step_ms =
-        report.cells[0].rows[0].step_ms.empty() ? 1 : over_seeds(report.cells[0].rows[0].step_ms).mean;
+    const double step_ms = report.cells[0].rows[0].of("step_ms").empty()
+                               ? 1
+                               : over_seeds(report.cells[0].rows[0].of("step_ms")).mean;
     const auto of_step = [&](const RunSpec& run, const ReportRow& row) {
       EXPECT_EQ(run.id, experiment.runs[0].id);
       EXPECT_EQ(row.ranks, ranks);
@@ -270,14 +271,15 @@ TEST(Report, TellsTheShareOfTheRooflineWhereThroughputIsClaimed) {
     return report;
   };
   const ExperimentReport report = reported(8, 0.25);
-  EXPECT_NEAR(over_seeds(report.cells[0].rows[0].roofline_share).mean, 0.25, 1e-12);
-  EXPECT_TRUE(report.cells[1].rows[0].roofline_share.empty()) << "nothing has run there";
+  EXPECT_NEAR(over_seeds(report.cells[0].rows[0].of("roofline_share")).mean, 0.25, 1e-12);
+  EXPECT_TRUE(report.cells[1].rows[0].of("roofline_share").empty()) << "nothing has run there";
   EXPECT_TRUE(has(report_text(report), "roofline")) << report_text(report);
   EXPECT_TRUE(has(report_text(report), "% of roofline: so and so.")) << report_text(report);
   const Json row = report_json(report).at("cells").at(0).at("rows").at(0);
   EXPECT_NEAR(row.at("roofline_share").at("mean").get<double>(), 0.25, 1e-12);
-  EXPECT_TRUE(reported(8, std::nullopt).cells[0].rows[0].roofline_share.empty()) << "of another machine";
-  EXPECT_TRUE(reported(2, 0.25).cells[0].rows[0].roofline_share.empty()) << "emulated";
+  EXPECT_TRUE(reported(8, std::nullopt).cells[0].rows[0].of("roofline_share").empty())
+      << "of another machine";
+  EXPECT_TRUE(reported(2, 0.25).cells[0].rows[0].of("roofline_share").empty()) << "emulated";
   EXPECT_FALSE(has(report_text(make_report(experiment, {})), "roofline"));
 }
 
@@ -287,9 +289,9 @@ TEST(Report, TakesNoCostsFromFailedRuns) {
   diverged.outcome.status = Status::diverged;
   const ReportRow row =
       make_report(experiment, {Record(compose_record(diverged), "record.json")}).cells[0].rows[0];
-  EXPECT_TRUE(row.images_per_s.empty());
-  EXPECT_TRUE(row.peak_memory_bytes.empty());
-  EXPECT_TRUE(row.collectives_per_step.empty());
+  EXPECT_TRUE(row.of("images_per_s").empty());
+  EXPECT_TRUE(row.of("peak_memory_bytes").empty());
+  EXPECT_TRUE(row.of("collectives_per_step").empty());
 }
 
 TEST(Report, CountsShufflingAmongTheExchangesOfAStep) {
@@ -297,8 +299,8 @@ TEST(Report, CountsShufflingAmongTheExchangesOfAStep) {
   RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
   account.result["communication"]["shuffle"] = {{"collectives_per_step", 4}, {"bytes_per_step", 1000}};
   const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
-  EXPECT_EQ(over_seeds(report.cells[0].rows[0].collectives_per_step).mean, 24);
-  EXPECT_EQ(over_seeds(report.cells[0].rows[0].bytes_per_step).mean, 2234.5);
+  EXPECT_EQ(over_seeds(report.cells[0].rows[0].of("collectives_per_step")).mean, 24);
+  EXPECT_EQ(over_seeds(report.cells[0].rows[0].of("bytes_per_step")).mean, 2234.5);
   EXPECT_TRUE(has(report_text(report), "With one rank nothing is sent"));
 }
 

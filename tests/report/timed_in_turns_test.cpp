@@ -41,7 +41,7 @@ TEST(TimedInTurns, ComparisonsAreOfLogarithmsAndCellsInPerCentOfTheRunBeside) {
   EXPECT_NEAR(contrast.interval.mean, std::log(0.6), 1e-9);
   for (const ReportCell& cell : report.cells) {
     const double expected = (cell.strategy == "sync" ? 0.6 : 1) * std::exp(0.005);  // the mean noise
-    EXPECT_NEAR(cell.rows.at(0).relative_images_per_s.value(), expected, 1e-9);
+    EXPECT_NEAR(cell.rows.at(0).relative_rate.value(), expected, 1e-9);
   }
   const std::string text = report_text(report);
   EXPECT_NE(text.find("60.3"), std::string::npos) << text;
@@ -55,12 +55,12 @@ TEST(TimedInTurns, WhatAStepTakesMoreIsSeenInTheSameTurns) {
   Experiment experiment = timed_experiment();
   for (RunSpec& run : experiment.runs) run.timing.emplace().against = {{"strategy", "per_tower"}};
   const ExperimentReport report = make_report(experiment, records_of(experiment), {}, "per_tower");
-  EXPECT_EQ(report.cells.at(0).rows.at(0).relative_images_per_s, 1);
+  EXPECT_EQ(report.cells.at(0).rows.at(0).relative_rate, 1);
   const ReportRow& row = report.cells.at(1).rows.at(0);
-  ASSERT_EQ(row.extra_step_ms.size(), 6U);
+  ASSERT_EQ(row.of("extra_step_ms").size(), 6U);
   for (size_t seed = 0; seed < 6; ++seed) {
     const double ratio = 0.6 * std::exp(0.002 * static_cast<double>(seed));
-    EXPECT_NEAR(row.extra_step_ms[seed].second, row.step_ms[seed].second * (1 - ratio), 1e-9);
+    EXPECT_NEAR(row.of("extra_step_ms")[seed].second, row.of("step_ms")[seed].second * (1 - ratio), 1e-9);
   }
 }
 
@@ -68,12 +68,10 @@ TEST(TimedInTurns, AnotherBaselineIsMeasuredByTheRunThatBothStoodBeside) {
   Experiment experiment = timed_experiment();
   for (RunSpec& run : experiment.runs) run.timing.emplace().against = {{"strategy", "per_tower"}};
   for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells)
-    EXPECT_NEAR(cell.rows.at(0).relative_images_per_s.value(), cell.strategy == "sync" ? 1 : 1 / 0.6, 1e-9);
+    EXPECT_NEAR(cell.rows.at(0).relative_rate.value(), cell.strategy == "sync" ? 1 : 1 / 0.6, 1e-9);
   for (RunSpec& run : experiment.runs) run.timing->against = {{"gradient_route", "host"}};
-  for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells) {
-    EXPECT_EQ(cell.rows.at(0).relative_images_per_s, 1)
-        << "other runs stood beside each: plain images/s, all 45.5";
-  }
+  for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells)
+    EXPECT_EQ(cell.rows.at(0).relative_rate, 1) << "other runs stood beside each: plain images/s, all 45.5";
 }
 
 TEST(TimedInTurns, JsonNamesTheRunThatStoodBesideEach) {
@@ -103,7 +101,7 @@ TEST(TimedInTurns, DisturbedTimesAreClaimedByNobody) {
   const Experiment experiment = timed_experiment();
   const ExperimentReport report = make_report(experiment, records_of(experiment, /*disturbed=*/true));
   EXPECT_EQ(report.contrasts.at(0).interval.n, 5U);
-  EXPECT_EQ(report.cells.at(0).rows.at(0).images_per_s.size(), 5U);
+  EXPECT_EQ(report.cells.at(0).rows.at(0).of(kImagesPerS).size(), 5U);
   EXPECT_NE(report_text(report).find("others used the machine during some of these timings"),
             std::string::npos);
 }

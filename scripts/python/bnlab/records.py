@@ -18,10 +18,11 @@ Folder = Union[str, "os.PathLike[str]"]
 Row = Dict[str, Any]
 
 SCHEMA_VERSION = 1
-# Columns of `runs` behind the keys that were varied: title, and path in the record (results/record.md).
-_COLUMNS = {"outcome": "outcome.status", "message": "outcome.message",
-            **json.loads((Path(__file__).parent / "columns.json").read_text(encoding="utf-8"))}
-_OF_ALL_RANKS = ("peak_memory_bytes", "peak_rss_bytes")  # the largest counts
+# The table of the program (harness/experiment/measures.hpp explains its keys).
+_MEASURES: List[Row] = json.loads((Path(__file__).parent / "measures.json").read_text(encoding="utf-8"))
+# Those that are columns of `runs` behind the keys that were varied, memory last.
+_COLUMNS = [{"column": "outcome", "path": "outcome.status"}, {"column": "message", "path": "outcome.message"},
+            *sorted((each for each in _MEASURES if "column" in each), key=lambda each: "largest_of_ranks" in each)]
 
 
 def load(folder: Folder, program: Optional[Folder] = None) -> "Results":
@@ -86,9 +87,7 @@ class Results:
             row = {"experiment": record["experiment"], "run_id": record["run_id"], "seed": record["spec"]["seed"],
                    **{key: spec.get(key) for key in varied}, "strategy": record["strategy_label"]}
             result = record["result"] or {}
-            row.update({title: _at(record, path) for title, path in _COLUMNS.items()})
-            for title in _OF_ALL_RANKS:
-                row[title] = max(_at(result, f"memory.{title}") or [None])
+            row.update({measure["column"]: _value(record, measure) for measure in _COLUMNS})
             row.update({f"{population}.{metric}": value for population, metrics in result.get("final", {}).items()
                         for metric, value in metrics.items() if not isinstance(value, (list, dict))})
             rows.append({**row, "folder": record["folder"]})
@@ -171,6 +170,11 @@ def _at(value: Any, path: str) -> Any:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def _value(record: Row, measure: Row) -> Any:
+    value = _at(record, measure["path"])
+    return max(value or [None]) if "largest_of_ranks" in measure else value
 
 
 def _with_times(records: List[Row]) -> List[Row]:
