@@ -126,13 +126,15 @@ std::string text_at(const std::string& key, const Json& value) {
   if (value.is_object() && value.contains("name")) return label(value, family_at(key));
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
-SeedValues paired_differences(const SeedValues& a, const SeedValues& b) {
-  SeedValues differences;
+
+SeedValues pairwise(const SeedValues& a, const SeedValues& b,
+                    const std::function<double(double, double)>& of) {
+  SeedValues pairs;
   for (const auto& [seed, value] : a) {
     const auto same = std::ranges::find(b, seed, &SeedValues::value_type::first);
-    if (same != b.end()) differences.emplace_back(seed, value - same->second);
+    if (same != b.end()) pairs.emplace_back(seed, of(value, same->second));
   }
-  return differences;
+  return pairs;
 }
 
 std::vector<double> without_seeds(const SeedValues& values) {

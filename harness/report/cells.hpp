@@ -46,8 +46,9 @@ std::string group_apart_from(const std::vector<std::string>& compared, const Run
 std::string text_at(const std::string& key, const Json& value);
 
 using SeedValues = std::vector<std::pair<uint64_t, double>>;  // (seed, value), by seed
-// a - b for the seeds that both have.
-SeedValues paired_differences(const SeedValues& a, const SeedValues& b);
+// For the seeds that both have: what `of` makes of their two values, a - b unless told otherwise.
+SeedValues pairwise(const SeedValues& a, const SeedValues& b,
+                    const std::function<double(double, double)>& of = std::minus());
 
 std::vector<double> without_seeds(const SeedValues& values);
 

@@ -75,7 +75,7 @@ Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
   pairs.sides = {values_by_seed(a, contrast.metric, contrast.population),
                  values_by_seed(b, contrast.metric, contrast.population_above())};
   const auto& [values_a, values_b] = pairs.sides;
-  pairs.differences = paired_differences(values_a, values_b);
+  pairs.differences = pairwise(values_a, values_b);
   pairs.failed = lost_to_failures(values_a, b, values_b);
   pairs.failed.merge(lost_to_failures(values_b, a, values_a));
   const auto among_pairs = [&](std::set<uint64_t> of_a, std::set<uint64_t> of_b) {

@@ -92,17 +92,12 @@ ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
 SeedValues logs_over(const ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
   if (row.beside == strategy) return row.of(kLogImagesPerS);
   if (row.beside.empty() || row.beside != baseline.beside) return {};
-  return paired_differences(row.of(kLogImagesPerS), baseline.of(kLogImagesPerS));
+  return pairwise(row.of(kLogImagesPerS), baseline.of(kLogImagesPerS));
 }
 
 // By how much a step is longer than one of a run that makes exp(-log) times its images/s.
-SeedValues longer_ms(const SeedValues& steps, const SeedValues& logs) {
-  SeedValues longer;
-  for (const auto& [seed, log] : logs) {
-    const auto own = std::ranges::find(steps, seed, &SeedValues::value_type::first);
-    if (own != steps.end()) longer.emplace_back(seed, own->second * (1 - std::exp(log)));
-  }
-  return longer;
+double longer(double step, double log) {
+  return step * (1 - std::exp(log));
 }
 
 void compare(ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
@@ -114,8 +109,8 @@ void compare(ReportRow& row, const ReportRow& baseline, const std::string& strat
   }
   const SeedValues logs = logs_over(row, baseline, strategy);
   row.relative_rate = logs.empty() ? *own / *of_baseline : std::exp(over_seeds(logs).mean);
-  row.values[kLongerMs] = logs.empty() ? paired_differences(row.of(kStepMs), baseline.of(kStepMs))
-                                       : longer_ms(row.of(kStepMs), logs);
+  row.values[kLongerMs] = logs.empty() ? pairwise(row.of(kStepMs), baseline.of(kStepMs))
+                                       : pairwise(row.of(kStepMs), logs, longer);
   const double more = over_seeds(row.of(kCollectives)).mean - over_seeds(baseline.of(kCollectives)).mean;
   if (!(more > 0)) return;
   for (const auto& [seed, ms] : row.of(kLongerMs)) row.values[kLongerUs].emplace_back(seed, 1000 * ms / more);

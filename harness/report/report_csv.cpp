@@ -53,14 +53,14 @@ std::string field(const Record& record, const Measure& measure) {
   return largest ? std::to_string(static_cast<int64_t>(*largest)) : "";
 }
 
-std::vector<std::string> fields_of(const Record& record, const std::vector<std::string>& metrics,
-                                   const std::vector<Measure>& columns) {
-  std::vector<std::string> fields = {name(record.status()), field(record.at("outcome.message")),
-                                     record.stale() ? "true" : "false",
-                                     record.throughput_counts() ? "true" : "false"};
+// Behind the `fields` of the run.
+std::string line_of(const Record& record, std::vector<std::string> fields,
+                    const std::vector<std::string>& metrics, const std::vector<Measure>& columns) {
+  fields.insert(fields.end(), {name(record.status()), field(record.at("outcome.message")),
+                               field(Json(record.stale())), field(Json(record.throughput_counts()))});
   for (const std::string& metric : metrics) fields.push_back(field(record.at("result.final." + metric)));
   for (const Measure& measure : columns) fields.push_back(field(record, measure));
-  return fields;
+  return line_of_fields(fields);
 }
 
 }  // namespace
@@ -79,20 +79,13 @@ std::string report_csv(const Experiment& experiment, const std::vector<Record>& 
     for (const RunSpec* run : cell.runs) {
       std::vector<std::string> known = {field(experiment.name), field(run->id), std::to_string(run->seed)};
       for (const std::string& value : cell.cell) known.push_back(field(value));
-      bool found = false;
-      for (const auto& [placement, there] : cell.placements) {
-        for (const Record* record : there) {
-          if (record->run_id() != run->id) continue;
-          found = true;
-          std::vector<std::string> fields = known;
-          for (std::string& each : fields_of(*record, metrics, columns)) fields.push_back(std::move(each));
-          text += line_of_fields(fields);
-        }
-      }
-      if (found) continue;
+      std::string lines;
+      for (const auto& [placement, there] : cell.placements)
+        for (const Record* record : there)
+          if (record->run_id() == run->id) lines += line_of(*record, known, metrics, columns);
       known.push_back(kMissing);
       known.resize(titles.size());
-      text += line_of_fields(known);
+      text += lines.empty() ? line_of_fields(known) : lines;
     }
   }
   return text;

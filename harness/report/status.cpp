@@ -139,38 +139,37 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                           std::to_string(status.failed), std::to_string(status.missing()),
                           std::to_string(status.stale), counts_text(status.outcomes),
                           placements_text(status.done_on)});
-    if (!status.stopped_early.empty())
-      stopped += status.experiment + ": " + counts_text(status.stopped_early) + "\n";
-    if (status.disturbed > 0) disturbed += status.experiment + ": " + std::to_string(status.disturbed) + "\n";
+    const std::string of = status.experiment + ": ";
+    const auto count = [&](std::string& text, int runs) {
+      if (runs > 0) text += of + std::to_string(runs) + "\n";
+    };
+    count(disturbed, status.disturbed);
+    count(others, status.others);
+    count(confirmed, status.confirmed);
+    count(other_sources, status.other_sources);
+    if (!status.stopped_early.empty()) stopped += of + counts_text(status.stopped_early) + "\n";
     for (const auto& [reason, runs] : status.stale_reasons)
-      stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
-    if (status.others > 0) others += status.experiment + ": " + std::to_string(status.others) + "\n";
-    if (status.confirmed > 0) confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
-    if (status.other_sources > 0)
-      other_sources += status.experiment + ": " + std::to_string(status.other_sources) + "\n";
-    for (const std::string& line : failure_lines(status.failures))
-      reasons += wrapped(status.experiment + ": " + line);
-    for (const ClaimedRun& run : status.claimed)
-      under_way += status.experiment + ": " + run.sentence() + "\n";
+      stale += wrapped(of + std::to_string(runs) + " stale: " + reason);
+    for (const std::string& line : failure_lines(status.failures)) reasons += wrapped(of + line);
+    for (const ClaimedRun& run : status.claimed) under_way += of + run.sentence() + "\n";
     for (const std::string& problem : status.problems) problems += "damaged: " + problem + "\n";
   }
-  return table.text() + (under_way.empty() ? "" : "\nRuns under way:\n" + under_way) +
-         (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
-         (stopped.empty()
-              ? ""
-              : "\nRuns that stop_early ended; they count, with their evaluation at that step:\n" + stopped) +
-         (disturbed.empty() ? ""
-                            : "\nRuns that were timed while others used the machine (bnlab run SPEC --redo "
-                              "disturbed times them again):\n" +
-                                  disturbed) +
-         (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
-         (others.empty() ? "" : std::string("\nFinished runs") + kOfOtherSpecs + ":\n" + others) +
-         (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
-         (other_sources.empty()
-              ? ""
-              : "\nRuns by sources that have changed since; the committed numbers of what they compute have "
-                "not (bnlab panel shows whether this program computes them):\n" +
-                    other_sources) +
+  const auto section = [](const std::string& title, const std::string& lines) {
+    return lines.empty() ? "" : "\n" + title + ":\n" + lines;
+  };
+  return table.text() + section("Runs under way", under_way) + section("Failed runs", reasons) +
+         section("Runs that stop_early ended; they count, with their evaluation at that step", stopped) +
+         section(
+             "Runs that were timed while others used the machine (bnlab run SPEC --redo disturbed times "
+             "them again)",
+             disturbed) +
+         section("Stale runs (bnlab run SPEC --redo stale starts them again)", stale) +
+         section(std::string("Finished runs") + kOfOtherSpecs, others) +
+         section(std::string("Runs") + kConfirmed, confirmed) +
+         section(
+             "Runs by sources that have changed since; the committed numbers of what they compute have not "
+             "(bnlab panel shows whether this program computes them)",
+             other_sources) +
          problems;
 }
 
