@@ -63,7 +63,7 @@ def outputs_of(module, images, rows_per_sample=1):
     outputs = module(images if rows_per_sample == 1 else images.unflatten(0, (-1, rows_per_sample)))
     if isinstance(outputs, dict):
         return outputs["out"], outputs.get("aux")
-    return outputs if isinstance(outputs, tuple) else (outputs, None)
+    return outputs[:2] if isinstance(outputs, tuple) else (outputs, None)
 
 
 def expected_answer(module, inputs, training, rows_per_sample=1):

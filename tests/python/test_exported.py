@@ -45,10 +45,11 @@ def quiet(model):
     """The model in float64, with norms whose biases are not 0, and without noise, whose numbers bnlab draws from streams of
     its own."""
     for module in model.modules():
+        for noise in ("drop_prob", "drop_rate"):  # of functions of the modules' own
+            if hasattr(module, noise):
+                setattr(module, noise, 0.0)
         if isinstance(module, torch.nn.modules.dropout._DropoutNd):
             module.p = 0.0
-        elif hasattr(module, "drop_prob"):
-            module.drop_prob = 0.0
         elif type(module).__name__ == "StochasticDepth":
             module.p = 0.0
         elif isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.affine:

@@ -237,8 +237,8 @@ int probe(const ProbeCommand& asked) {
                     : device == Device::cuda ? std::max(gpus, 1)
                                              : cores;
   runs_of(asked, ranks);  // what is wrong with the spec is told once
-  return ranks == 1 ? measure(asked, std::nullopt, device)
-                    : asked.launch.start_ranks(ranks, {"--device", name_of(device)});
+  if (ranks == 1) return measure(asked, std::nullopt, device);
+  return asked.launch.start_ranks(ranks, asked.launch.device ? Words() : Words{"--device", name_of(device)});
 }
 
 const Command probe_command(more::named("probe"),
