@@ -55,11 +55,12 @@ Json outcome_json(const Outcome& outcome) {
           {"log_tail", outcome.log_tail}};
 }
 
-// Older records lack it; it follows from the counts that mean_iou is of.
-void erase_mean_dice(Json& value) {
-  if (value.is_object()) value.erase("mean_dice");
+// Older records lack these: one follows from the counts that mean_iou is of, the other from the spec.
+void erase_what_follows(Json& value) {
+  if (value.is_object())
+    for (const char* key : {"mean_dice", "values_per_image"}) value.erase(key);
   if (value.is_structured())
-    for (Json& part : value) erase_mean_dice(part);
+    for (Json& part : value) erase_what_follows(part);
 }
 
 }  // namespace
@@ -237,7 +238,7 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
 
 Json answer_of(const Record& record) {
   Json result = record.at("result");
-  erase_mean_dice(result);
+  erase_what_follows(result);
   if (result.is_object())
     for (const char* key : {"start_s", "throughput", "timing", "memory", "resumed_at_steps", "cuda_graph"})
       result.erase(key);

@@ -58,6 +58,15 @@ TEST_F(Confirming, OneEqualRunStandsForTheOtherSeedsOfItsCell) {
   EXPECT_EQ(counts().confirmed, 2);
 }
 
+TEST(AnswerOfARecord, LacksWhatOlderRecordsLackAndWhatFollows) {
+  RunAccount account = synthetic_account(synthetic_run("sync", 8, 2, 0), 0.5, 1);
+  account.result["sites"] = Json::array({{{"name", "norm"}, {"channels", 8}}});
+  const Json older = answer_of(Record(compose_record(account), "record.json"));
+  account.result["sites"][0]["values_per_image"] = 64;
+  account.result["final"]["saved"]["mean_dice"] = 0.5;
+  EXPECT_EQ(answer_of(Record(compose_record(account), "record.json")), older);
+}
+
 TEST_F(Confirming, WhereAllIsOfTodaysCodeItSaysSo) {
   save(a_, run("sync", 0), 0.5);
   save(b_, run("sync", 0), 0.5);
