@@ -22,9 +22,8 @@ class SiteReport {
   // what RunningStatistics::load_into_buffers has returned.
   void keep(const std::string& population, const std::vector<double>& between_sets);
 
-  // One object per site: {"name", "channels", "values_per_image"}, where the last is what `values` tells of it
-  // (models/site_values.hpp). After an evaluation under `saved` and `precise`, where the site has running
-  // statistics, also
+  // One object per site: {"name", "channels", "values_per_image"}, the last as `values` tells it. After an
+  // evaluation under `saved` and `precise`, where the site has running statistics, also
   // - "saved_mean_error": |mean_saved - mean_precise| / sqrt(var_precise), the mean over the channels
   // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise
   // - "between_sets": RunningStatistics::load_into_buffers, when statistics were last recomputed
