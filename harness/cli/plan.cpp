@@ -51,8 +51,8 @@ struct PlanRequest {
   }
 };
 
-// Of all runs the tower whose statistics are made of the fewest values per channel in a pass. Nothing is known
-// of clips, and of images whose size the options do not tell.
+// Of all runs the tower whose statistics are made of the fewest values per channel in a pass. Nothing is
+// known of clips, and of images whose size the options do not tell.
 struct PoorestTower {
   std::string site;  // "": none is known
   int64_t values = 0, samples = 0;
