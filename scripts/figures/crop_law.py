@@ -15,7 +15,7 @@ from collections import namedtuple
 import numpy as np
 import report as reports
 
-FITTED, JUDGED = ("32x32", "96x96"), ("64x64",)  # crops
+FITTED, JUDGED = ("[32,32]", "[96,96]"), ("[64,64]",)  # crops
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447}  # by degrees of freedom
 
 Cell = namedtuple("Cell", "crop levels images values loss")  # loss: points below sync, the mean over seeds

@@ -25,6 +25,7 @@ from test_accuracy_vs_length import AccuracyVsLength  # so that these run with t
 from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
+from test_crop_law import CropLaw
 from test_finding import Finding
 from test_headline import Marks
 from test_parts import Labels, Legends, Lists, Names, Styles, Titles

@@ -1,0 +1,42 @@
+import json
+from types import SimpleNamespace
+
+from figures_case import FiguresCase  # first: it says where the modules of the figures are
+
+import crop_law
+from plot import ROOT
+
+CROPS = {"[32,32]": 32, "[64,64]": 64, "[96,96]": 96}
+
+
+def report(loss):
+    """Of three seeds, where `per_tower` loses what `loss` says of the values and the crop."""
+    def cell(label, crop, images, score):
+        values = (CROPS[crop] // 4) ** 2
+        return SimpleNamespace(
+            label=label, conditions={"task.crop": crop, "model.levels": "3"}, grouping=SimpleNamespace(batch=images),
+            value=lambda _: SimpleNamespace(seeds={seed: score + 0.01 * seed for seed in range(3)}),
+            sites=[SimpleNamespace(numbers={"values_per_image": SimpleNamespace(mean=n)}) for n in (4 * values, values)])
+    cells = [cell("sync", crop, 1, 0.7) for crop in CROPS]
+    cells += [cell("per_tower", crop, images, 0.7 - loss((CROPS[crop] // 4) ** 2 * images, CROPS[crop]) / 100)
+              for crop in CROPS for images in (1, 2, 4)]
+    return SimpleNamespace(cells=cells)
+
+
+class CropLaw(FiguresCase):
+    def test_a_power_of_the_values_is_found_and_holds(self):
+        law, fitted, judged = crop_law.judge(report(lambda values, _: 200 * values ** -0.4))
+        self.assertEqual((len(fitted), len(judged)), (6, 3))
+        self.assertAlmostEqual(law.a, 200, delta=0.5)
+        self.assertAlmostEqual(law.k, 0.4, places=3)
+        self.assertTrue(crop_law.verdict(judged)["holds"])
+
+    def test_a_loss_of_the_crop_alone_refutes_it(self):
+        judged = crop_law.judge(report(lambda _, crop: {32: 30, 64: 2, 96: 30}[crop]))[2]
+        self.assertFalse(crop_law.verdict(judged)["holds"])
+
+    def test_the_crops_are_those_of_both_specs(self):
+        for name in ("crop_size", "crop_size_streets"):
+            spec = json.loads((ROOT / f"experiments/unanswered/{name}.json").read_text(encoding="utf-8"))
+            crops = {json.dumps(crop, separators=(",", ":")) for crop, _ in spec["matrix"]["task.crop,model.levels"]}
+            self.assertEqual(crops, {*crop_law.FITTED, *crop_law.JUDGED})
