@@ -1,6 +1,7 @@
 """Whether what `per_tower` loses against `sync` follows from the values per statistic at the poorest norm site alone.
 
-  python3 scripts/figures/crop_law.py REPORT.json...
+  python3 scripts/figures/crop_law.py --names
+  python3 scripts/figures/crop_law.py REPORT.json... --out results/crop_size/figures
 
 The reports are those of crop_size and crop_size_streets. In each, the law loss = a v^-k is fitted by least squares to the cells
 of 32 and 96 pixels, and judged on those of 64, which have other networks, too. Its interval for a new cell is the 95 % t interval
@@ -8,12 +9,14 @@ of a prediction. It holds if on all judged cells together its mean error is belo
 half-width is at most 5 points and at most one of twelve cells lies outside.
 """
 
-import json
 import sys
 from collections import namedtuple
 
 import numpy as np
-import report as reports
+
+import drawing
+import layout
+import style
 
 FITTED, JUDGED = ("[32,32]", "[96,96]"), ("[64,64]",)  # crops
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447}  # by degrees of freedom
@@ -82,23 +85,46 @@ def verdict(judged):
             "of": len(judged)}
 
 
-def main(files):
-    judged = []
-    for file in files:
-        with open(file, encoding="utf-8") as text:
-            report = reports.Report(json.load(text))
-        law, fitted, here = judge(report)
-        judged += here
-        print(f"{report.name}: loss = {law.a:.4g} v^-{law.k:.2f}, of {len(fitted)} cells")
-        for cell in fitted:
-            print(f"  fitted {cell.crop} {cell.levels} levels, {cell.images} images, {cell.values:.0f} values: {cell.loss:.1f}")
-        for each in here:
-            cell = each.cell
-            print(f"  judged {cell.crop} {cell.levels} levels, {cell.images} images, {cell.values:.0f} values: {cell.loss:.1f}, "
-                  f"predicted {each.loss:.1f} ± {each.half_width:.1f}, nearest {each.nearest:.1f}")
-    print(verdict(judged))
-    return 0
+TITLES = {"crop_size": "nuclei", "crop_size_streets": "street images"}
+
+
+def sentence(found, name="loss"):
+    """`found`: what `verdict` says."""
+    says = "follows" if found["holds"] else "does not follow"
+    return (f"The {name} {says} from the values per statistic: off by {found['error']:.1f} points, the nearest cell by "
+            f"{found['error_of_nearest']:.1f}.")
+
+
+def draw(*found):
+    every = [(report.name, *judge(report)) for report in found]
+    says = sentence(verdict([each for *_, judged in every for each in judged]), "loss of each GPU's own statistics")
+    looks = {"fitted: 32 and 96 pixels": style.Style(style.BLUE, "o", "none"),
+             "judged: 64 pixels": style.Style(style.VERMILION, "s", "none")}
+    figure, panels = layout.new_page(says, "per_tower against sync, means over the seeds; lines: the fitted law with its 95 % interval.",
+                                     style.DOUBLE, 2.5, columns=len(every), legend=looks)
+    rows = []
+    for axes, (name, law, fitted, judged) in zip(panels[0], every):
+        judged_cells = [each.cell for each in judged]
+        all_values = [cell.values for cell in fitted + judged_cells]
+        line = np.geomspace(min(all_values) / 1.3, max(all_values) * 1.3, 100)
+        predicted, half_width = np.array([law.predict(values) for values in line]).T
+        axes.axhline(0, color=style.GREY, linewidth=0.8)
+        axes.plot(line, predicted, color=style.BLACK, linewidth=1)
+        axes.fill_between(line, predicted - half_width, predicted + half_width, color=style.FAINT, alpha=0.4, linewidth=0)
+        for look, cells in zip(looks.values(), (fitted, judged_cells)):
+            axes.plot([cell.values for cell in cells], [cell.loss for cell in cells], color=look.colour, marker=look.marker,
+                      linestyle="none")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel(f"{TITLES[name]}: values per statistic at the poorest site")
+        predictions = {id(each.cell): each for each in judged}
+        for cell in fitted + judged_cells:
+            of = predictions.get(id(cell))
+            rows.append({"experiment": name, **cell._asdict(), "predicted": of and of.loss, "half_width": of and of.half_width,
+                         "nearest": of and of.nearest})
+    panels[0][0].set_ylabel("points below sync")
+    return drawing.Drawing(figure, rows, says)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(drawing.of_readme(__doc__, TITLES, "crop_law", draw, drawing.save_page))

@@ -9,7 +9,7 @@ from plot import ROOT
 CROPS = {"[32,32]": 32, "[64,64]": 64, "[96,96]": 96}
 
 
-def report(loss):
+def report(loss, name="crop_size"):
     """Of three seeds, where `per_tower` loses what `loss` says of the values and the crop."""
     def cell(label, crop, images, score):
         values = (CROPS[crop] // 4) ** 2
@@ -20,7 +20,7 @@ def report(loss):
     cells = [cell("sync", crop, 1, 0.7) for crop in CROPS]
     cells += [cell("per_tower", crop, images, 0.7 - loss((CROPS[crop] // 4) ** 2 * images, CROPS[crop]) / 100)
               for crop in CROPS for images in (1, 2, 4)]
-    return SimpleNamespace(cells=cells)
+    return SimpleNamespace(name=name, cells=cells)
 
 
 class CropLaw(FiguresCase):
@@ -34,6 +34,16 @@ class CropLaw(FiguresCase):
     def test_a_loss_of_the_crop_alone_refutes_it(self):
         judged = crop_law.judge(report(lambda _, crop: {32: 30, 64: 2, 96: 30}[crop]))[2]
         self.assertFalse(crop_law.verdict(judged)["holds"])
+
+    def test_the_figure_says_what_was_found_and_predicts_what_was_judged(self):
+        drawing = crop_law.draw(report(lambda values, _: 200 * values ** -0.4),
+                                report(lambda values, _: 20 * values ** -0.3, "crop_size_streets"))
+        self.assertIn("own statistics follows from the values", drawing.sentence)
+        predicted = [row for row in drawing.rows if row["predicted"] is not None]
+        self.assertEqual({(row["experiment"], row["crop"]) for row in predicted},
+                         {("crop_size", "[64,64]"), ("crop_size_streets", "[64,64]")})
+        for row in predicted:
+            self.assertAlmostEqual(row["predicted"], row["loss"], places=2)
 
     def test_the_crops_are_those_of_both_specs(self):
         for name in ("crop_size", "crop_size_streets"):
