@@ -10,7 +10,7 @@ namespace bnlab {
 std::string hexadecimal(uint64_t number);  // 16 digits
 
 std::string fingerprint(std::string_view text);
-std::string fingerprint_of_file(
-    const std::string& file);  // throws Error (data), naming it, where it is unreadable
+// Throws Error (data), naming the file, where it is unreadable.
+std::string fingerprint_of_file(const std::string& file);
 
 }  // namespace bnlab

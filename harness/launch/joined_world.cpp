@@ -283,6 +283,7 @@ class JoinedWorld {
     refuse_full_disk(attempt.run.spec, end.outcome);
     end.result = report.result;
     end.notes = report.notes;
+    end.lost_work = report.lost_work;
     recorder_->ended(attempt, end, report.lost_contact);
     std::signal(SIGTERM, SIG_DFL);
     return report;

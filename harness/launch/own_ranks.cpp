@@ -121,8 +121,10 @@ class RunningRun {
   RunEnd end() const {
     RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, processes_->place().settings};
     end.runs_before = processes_->runs_before();
-    if (const auto& first = states_.front().end.report; has_result(end.outcome.status) && first)
-      end.result = first->result;
+    if (const auto& first = states_.front().end.report) {
+      if (has_result(end.outcome.status)) end.result = first->result;
+      end.lost_work = first->lost_work;
+    }
     for (const State& rank : states_)
       if (rank.end.report)
         end.notes.insert(end.notes.end(), rank.end.report->notes.begin(), rank.end.report->notes.end());

@@ -65,7 +65,8 @@ bool make_run(const RankJob& job, KeptWorld* kept) {
                                                              {"message", report.message},
                                                              {"lost_contact", report.lost_contact},
                                                              {"result", report.result},
-                                                             {"notes", report.notes}});
+                                                             {"notes", report.notes},
+                                                             {"lost_work", report.lost_work}});
   return has_result(report.status);
 }
 
@@ -119,6 +120,7 @@ std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
     report.lost_contact = json.at("lost_contact").get<bool>();
     report.result = json.at("result");
     report.notes = json.at("notes").get<std::vector<std::string>>();
+    report.lost_work = json.at("lost_work").get<std::vector<std::string>>();
     return report;
   } catch (const Error&) {
     return std::nullopt;

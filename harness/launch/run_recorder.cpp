@@ -178,9 +178,7 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   if (!interrupted) summary_.to_remake.erase(attempt.run.spec.id);
   summary_.disturbed += value_at(end.result, "timing.disturbed") == true;
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
-  for (const std::string& note : end.notes)
-    if (note.find("checkpoint") != std::string::npos)  // the work of the last attempt, lost
-      progress_.say("note: " + attempt.run.spec.id + ": " + note);
+  for (const std::string& note : end.lost_work) progress_.say("note: " + attempt.run.spec.id + ": " + note);
   if (earlier_stays) progress_.say("note: " + attempt.run.spec.id + " keeps the result that it had");
   const Status status = end.outcome.status;
   if (!request_.notify.empty() && status != Status::ok && status != Status::interrupted) {

@@ -45,6 +45,7 @@ struct RunEnd {
   std::vector<std::string> notes;
   std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
   int runs_before = 0;                           // that the same processes had made
+  std::vector<std::string> lost_work;            // notes on what of an earlier attempt could not be used
 };
 
 // All that a record is composed of but what the build knows of itself.
@@ -82,9 +83,8 @@ class Record {
   Record(Json value, std::filesystem::path file, std::filesystem::path folder = {});
 
   const Json& json() const { return value_; }
-  const std::filesystem::path& file() const {
-    return file_;
-  }  // or its line, "results/tradeoff/runs.jsonl:12"
+  // Or its line, "results/tradeoff/runs.jsonl:12".
+  const std::filesystem::path& file() const { return file_; }
   const std::filesystem::path& folder() const { return folder_; }
 
   std::string experiment() const { return at("experiment"); }

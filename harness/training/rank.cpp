@@ -154,6 +154,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   if (world->rank() == 0) {
     report.result = std::move(result);
     report.notes = notes;
+    report.lost_work = checkpoints.notes();
   }
   if (trainer.diverged()) {
     report.status = Status::diverged;

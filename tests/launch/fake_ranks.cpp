@@ -264,6 +264,10 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   if (rank == 0) {
     done.result = result_of(job);
     done.result["seen"]["in_kept_world"] = in_kept_world;
+    if (behaviour == "lose work") {
+      done.lost_work = {"the work of 20 steps was lost"};
+      done.notes = {done.lost_work[0], "another note"};
+    }
   }
   if (kept != nullptr) {
     kept->rendezvous = job.rendezvous;

@@ -165,6 +165,16 @@ TEST(Launch, ANumberThatIsNotFiniteIsNullWithANote) {
   EXPECT_NE(record.at("notes").dump().find("result.train_loss"), std::string::npos);
 }
 
+TEST(Launch, OfTheNotesOfARunThoseOnLostWorkAreSaid) {
+  const Scratch scratch;
+  testing::internal::CaptureStderr();
+  run(scratch.write_spec(behaves("lose work")), scratch.options(2));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(": the work of 20 steps was lost\n"), std::string::npos) << said;
+  EXPECT_EQ(said.find("another note"), std::string::npos) << said;
+  EXPECT_EQ(scratch.records().at(0).at("notes").at(1), "another note");
+}
+
 TEST(Launch, AKilledRankIsNamedWithItsSignalAndLogAndTheMatrixGoesOn) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(

@@ -17,7 +17,8 @@ TEST(RankJob, AReportThatIsNotWholeIsNone) {
                     {"message", ""},
                     {"lost_contact", false},
                     {"result", {{"steps", 3}}},
-                    {"notes", {"one"}}});
+                    {"notes", {"one"}},
+                    {"lost_work", Json::array()}});
   const std::string whole = read_text(file);
   ASSERT_TRUE(read_report(folder, 0));
   for (size_t length = 0; length + 1 < whole.size(); ++length) {
