@@ -21,7 +21,7 @@ import re
 import sys
 
 # What a run computes with, beside the sources directly in harness/.
-FOLDERS = ["strategies", "harness/communicator", "harness/models", "harness/tasks", "harness/training", "harness/inference"]
+FOLDERS = ["strategies", "harness/support", "harness/communicator", "harness/models", "harness/tasks", "harness/training", "harness/inference"]
 FLAGS = "cmake/kernels.cmake"  # the flags of the kernels decide how they round
 CUDA = {".cu", ".cuh"}
 SUFFIXES = {".cpp", ".hpp", ".inc"} | CUDA

@@ -14,7 +14,7 @@ if(NOT BNLAB_PLAIN_ONLY)
 endif()
 
 file(GLOB plain_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-     harness/random.cpp harness/towers.cpp harness/population.cpp harness/text_table.cpp harness/activity.cpp harness/components/*.cpp
+     harness/towers.cpp harness/population.cpp harness/support/*.cpp harness/components/*.cpp
      harness/communicator/host/*.cpp)
 add_library(harness_plain OBJECT ${plain_sources})
 target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohmann_json Threads::Threads)
@@ -22,7 +22,7 @@ target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohman
 # ordered object, and then fails its own assertion: where assertions are on, messages go without them.
 target_compile_definitions(harness_plain PUBLIC JSON_DIAGNOSTICS=$<NOT:$<CONFIG:Debug>>)
 target_precompile_headers(harness_plain PRIVATE <nlohmann/json.hpp>)
-bnlab_compile_together(harness_plain "harness|harness/components|harness/communicator/host")
+bnlab_compile_together(harness_plain "harness|harness/support|harness/components|harness/communicator/host")
 
 if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}

@@ -1,4 +1,4 @@
-# The version, git revision and fingerprints that records carry (harness/revision.hpp), in a source that is renewed at every
+# The version, git revision and fingerprints that records carry (harness/support/revision.hpp), in a source that is renewed at every
 # build, changes only when they do, and compiles in no time.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(bnlab_revision ${PROJECT_BINARY_DIR}/generated/revision.cpp)

@@ -15,7 +15,7 @@ execute_process(COMMAND ${PYTHON} ${SOURCE}/cmake/fingerprint.py ${SOURCE}
                 OUTPUT_VARIABLE fingerprints OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" " " fingerprints "${fingerprints}")
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
-#include "harness/revision.hpp"
+#include "harness/support/revision.hpp"
 
 const bnlab::Revision bnlab::kRevision = {
     .version = "@VERSION@",

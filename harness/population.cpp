@@ -6,7 +6,7 @@
 #include <map>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "harness/autocast.hpp"
+#include "harness/support/autocast.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "harness/convolution.hpp"
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

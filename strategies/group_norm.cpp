@@ -1,6 +1,6 @@
 // group_norm: each sample is normalised by itself, over groups of channels and all positions (Wu and He
 // 2018). It depends neither on the batch nor on towers, and keeps no running statistics.
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "strategies/engine/sample_norm.hpp"
 
 namespace bnlab::group_norm {

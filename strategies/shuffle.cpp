@@ -2,7 +2,7 @@
 // clip) anew to the towers, and each tower normalises by its own moments. Before the head the rows go back,
 // so that labels stay where they are; gradients take the opposite way. This is ShuffleBN (He et al. 2020,
 // MoCo) with the order restored.
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 #include "strategies/engine/bn_strategy.hpp"
 #include "strategies/engine/sample_exchange.hpp"
 

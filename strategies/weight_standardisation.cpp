@@ -3,7 +3,7 @@
 // nothing depends on the batch or is exchanged: the paper's rival of synchronising at one image per device.
 // Its public code divides by the unbiased deviation plus eps, where the paper has eps under the root; option
 // `form` has both.
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "strategies/engine/standardised_convolution.hpp"
 #include "strategies/engine/wrapper.hpp"
 

@@ -16,15 +16,15 @@ import re
 import tempfile
 import unittest
 
-# The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with
+# The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with support/ and
 # components/. Includes point to the left.
-LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "numerics", "store", "layer", "embed",
+LAYERS = ["", "support", "components", "communicator", "models", "tasks", "experiment", "numerics", "store", "layer", "embed",
           "verify", "training", "vectors", "inference", "counting", "probe", "panel", "queue", "launch", "report", "transfer", "prediction", "cli"]
-LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
+LEVEL = {name: max(position, 2) for position, name in enumerate(LAYERS)}
 # What strategies/ may include of harness/: the interface headers.
-SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]
+SEEN_BY_STRATEGIES = ["", "support", "components", "communicator", "layer", "verify"]
 # Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
-PLAIN_FILES = ["error", "random", "towers", "json", "population", "text_table", "labelled", "strategy_facts", "activity"]
+PLAIN_FILES = ["towers", "population", "labelled", "strategy_facts"]
 PLAIN_FOLDERS = ["components", "communicator/host", "experiment", "numerics", "store", "queue", "launch", "report",
                  "transfer", "prediction", "cli"]
 # Declarations of a library that LibTorch's wheel uses without shipping its headers; they may include each other.
@@ -175,7 +175,7 @@ def program_in_library(root):
 
 
 def waits_for_a_device(root):
-    """Numbers of the host that a step needs on its device go there without a wait: through harness/upload.hpp."""
+    """Numbers of the host that a step needs on its device go there without a wait: through harness/support/upload.hpp."""
     return [
         f"{path}: {call.group(0)} copies from ordinary memory, for which a GPU's host waits: use uploaded()"
         for path in files(root, "harness/training", "strategies")

@@ -4,9 +4,9 @@
 #include <map>
 #include <sstream>
 
-#include "harness/mapped.hpp"
 #include "harness/strategy_facts.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "harness/error.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

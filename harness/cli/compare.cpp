@@ -4,9 +4,9 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/report/comparison.hpp"
 #include "harness/store/records.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

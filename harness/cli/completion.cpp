@@ -5,7 +5,7 @@
 #include "harness/cli/about.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/store/records.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include "harness/inference/diagnosis.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

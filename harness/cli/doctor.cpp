@@ -15,14 +15,14 @@
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
-#include "harness/cores.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/rank_settings.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/record.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/cores.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {

@@ -1,6 +1,6 @@
 // The commands of bnlab-more in `bnlab`, which knows their names and hands over.
 #include "harness/cli/more/more.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

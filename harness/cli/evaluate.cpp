@@ -4,7 +4,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/inference/trained_run.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,10 +13,10 @@
 #include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/counting/step_cost.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/models/model_facts.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/folding.hpp"
-#include "harness/shell.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/transfer/event_file.hpp"
 
 namespace bnlab {

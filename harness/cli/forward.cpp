@@ -6,8 +6,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,11 +6,11 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/mapped.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

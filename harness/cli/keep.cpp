@@ -4,8 +4,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/store/ledger.hpp"
+#include "harness/support/error.hpp"
 #include "harness/transfer/keeping.hpp"
 
 namespace bnlab {

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
-#include "harness/printable.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/printable.hpp"
+#include "harness/support/shell.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/tasks/data_check.hpp"
 #include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/images/listing.hpp"
-#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,9 +6,9 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/transfer/merging.hpp"
 
 namespace bnlab {

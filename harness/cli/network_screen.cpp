@@ -9,8 +9,8 @@
 #include "harness/prediction/clusters.hpp"
 #include "harness/prediction/step.hpp"
 #include "harness/prediction/validation.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/tasks/task_facts.hpp"
-#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

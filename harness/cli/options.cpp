@@ -13,21 +13,21 @@
 #include <vector>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/weights_file.hpp"
 #include "harness/launch/placing.hpp"
-#include "harness/mapped.hpp"
 #include "harness/population.hpp"
 #include "harness/probe/probe.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/schema.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

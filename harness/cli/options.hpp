@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "harness/cli/arguments.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/trained_run.hpp"
-#include "harness/json.hpp"
 #include "harness/launch/launch.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -8,10 +8,10 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/ledger.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/transfer/gpu_check_page.hpp"
 #include "harness/transfer/packing.hpp"
 

@@ -10,7 +10,6 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/data_judged.hpp"
@@ -18,16 +17,17 @@
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
-#include "harness/mapped.hpp"
 #include "harness/models/site_values.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/report/power.hpp"
 #include "harness/report/status.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/tasks/task_facts.hpp"
-#include "harness/text_table.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {

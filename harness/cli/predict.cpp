@@ -5,10 +5,10 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/trained_run.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 #include "harness/tasks/images/image_file.hpp"
 
 namespace bnlab {

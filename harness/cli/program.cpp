@@ -12,13 +12,13 @@
 #include <stdexcept>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
-#include "harness/mapped.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/environment.hpp"
-#include "harness/terminal.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
+#include "harness/support/terminal.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -10,13 +10,13 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/prediction/roofline.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/report/status.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

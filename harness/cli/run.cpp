@@ -10,15 +10,15 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/launch/notify.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/report/report.hpp"
 #include "harness/report/status.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/records.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

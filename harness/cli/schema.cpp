@@ -4,7 +4,7 @@
 #include "harness/cli/about.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,12 +5,12 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/report/status.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

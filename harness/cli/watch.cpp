@@ -14,15 +14,15 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/notify.hpp"
-#include "harness/mapped.hpp"
 #include "harness/report/live_html.hpp"
 #include "harness/report/live_runs.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/terminal.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/terminal.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <numeric>
 
-#include "harness/activity.hpp"
 #include "harness/communicator/reason.hpp"
-#include "harness/error.hpp"
+#include "harness/support/activity.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

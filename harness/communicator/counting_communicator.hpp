@@ -6,7 +6,7 @@
 #include <torch/types.h>
 
 #include "harness/communicator/communicator.hpp"
-#include "harness/kernel_count.hpp"
+#include "harness/support/kernel_count.hpp"
 
 namespace bnlab {
 

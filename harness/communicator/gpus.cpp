@@ -10,7 +10,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -16,8 +16,8 @@
 
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/world_parts.hpp"
-#include "harness/error.hpp"
-#include "harness/json.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -15,8 +15,8 @@
 #include "harness/communicator/nccl.hpp"
 #include "harness/communicator/own_stream.hpp"
 #include "harness/communicator/world_parts.hpp"
-#include "harness/cores.hpp"
-#include "harness/error.hpp"
+#include "harness/support/cores.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,7 +14,7 @@
 #include "harness/communicator/communicator.hpp"
 #include "harness/communicator/host/shared_memory.hpp"
 #include "harness/communicator/reason.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

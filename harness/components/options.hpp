@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "harness/components/parameters.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 // Defines an enum class whose enumerators, spelt as here, are the names of the choices.
 #define BNLAB_CHOICE(Name, ...)       \

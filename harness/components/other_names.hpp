@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/components/words.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

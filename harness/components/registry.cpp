@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include "harness/components/other_names.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include "harness/components/other_names.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

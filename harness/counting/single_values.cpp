@@ -1,10 +1,10 @@
 #include "harness/counting/single_values.hpp"
 
 #include "harness/communicator/counting_communicator.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/models/site_values.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {

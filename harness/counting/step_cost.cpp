@@ -11,9 +11,9 @@
 #include "harness/built_network.hpp"
 #include "harness/communicator/counting_communicator.hpp"
 #include "harness/counting/launches.hpp"
-#include "harness/kernel_count.hpp"
 #include "harness/models/model.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/kernel_count.hpp"
 
 namespace bnlab {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/models/site_values.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -17,8 +17,8 @@
 
 #include "harness/communicator/reason.hpp"
 #include "harness/embed/pickled.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

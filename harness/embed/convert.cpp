@@ -17,7 +17,7 @@
 #include "harness/affine.hpp"
 #include "harness/embed/bnlab/batch_norm.hpp"
 #include "harness/embed/embedded_site.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,8 +14,8 @@
 #include "harness/communicator/reason.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/embed/meeting.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

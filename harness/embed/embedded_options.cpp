@@ -4,8 +4,8 @@
 #include <tuple>
 #include <utility>
 
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

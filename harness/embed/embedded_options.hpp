@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "harness/embed/bnlab/batch_norm.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -8,8 +8,8 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/support/error.hpp"
 #include "harness/writable_layer.hpp"
 
 namespace bnlab {

@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,8 +13,8 @@
 #include <optional>
 #include <sstream>
 
-#include "harness/error.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,8 +14,8 @@
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/embed/meeting.hpp"
-#include "harness/error.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -11,7 +11,7 @@
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/strict_json.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

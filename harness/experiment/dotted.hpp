@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/components/parameters.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

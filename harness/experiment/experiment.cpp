@@ -8,7 +8,7 @@
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/tuning.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

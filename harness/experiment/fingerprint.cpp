@@ -9,7 +9,7 @@
 #include <fstream>
 #include <vector>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -17,7 +17,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/run.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

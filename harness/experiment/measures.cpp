@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <texts/measures.hpp>
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 

@@ -1,7 +1,7 @@
 #include "harness/experiment/mistakes.hpp"
 
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -8,9 +8,9 @@
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/timing.hpp"
 #include "harness/experiment/weights_file.hpp"
-#include "harness/mapped.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/population.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {

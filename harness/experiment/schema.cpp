@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "harness/components/registry.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "harness/components/options.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/json.hpp"
 #include "harness/pass.hpp"
 #include "harness/placement.hpp"
 #include "harness/population.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/printable.hpp"
+#include "harness/support/printable.hpp"
 
 namespace bnlab {
 namespace {

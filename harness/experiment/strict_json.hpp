@@ -6,7 +6,7 @@
 #include <string>
 
 #include "harness/experiment/mistakes.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -9,7 +9,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -11,7 +11,7 @@
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/measures.hpp"
 #include "harness/experiment/run.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {

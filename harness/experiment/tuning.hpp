@@ -13,7 +13,7 @@
 
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

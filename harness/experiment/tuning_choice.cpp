@@ -8,7 +8,7 @@
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/tuning.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <filesystem>
 
-#include "harness/shell.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 

@@ -8,8 +8,8 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/inference/loaded_run.hpp"
-#include "harness/text_table.hpp"
-#include "harness/tf32.hpp"
+#include "harness/support/text_table.hpp"
+#include "harness/support/tf32.hpp"
 
 namespace bnlab {
 namespace {

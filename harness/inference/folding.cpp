@@ -7,10 +7,10 @@
 
 #include "harness/built_network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/folded_layers.hpp"
 #include "harness/models/model.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/training/weights.hpp"

@@ -9,8 +9,8 @@
 #include "harness/built_network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/models/model.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/training/weights.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/components/options.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/safetensors.hpp"
 
 namespace bnlab {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/loaded_run.hpp"
-#include "harness/tf32.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/tf32.hpp"
 
 namespace bnlab {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/inference/evaluate_job.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

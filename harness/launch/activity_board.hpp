@@ -1,11 +1,11 @@
-// The pages on which the ranks of a run write what they are doing (harness/activity.hpp), in memory that the
+// The pages on which the ranks of a run write what they are doing (harness/support/activity.hpp), in memory that the
 // launcher shares with them. Nothing is left behind, however they end.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "harness/activity.hpp"
+#include "harness/support/activity.hpp"
 
 namespace bnlab {
 

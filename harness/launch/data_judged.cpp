@@ -7,10 +7,10 @@
 #include <numeric>
 #include <set>
 
-#include "harness/error.hpp"
 #include "harness/experiment/fingerprint.hpp"
-#include "harness/json.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
 #include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

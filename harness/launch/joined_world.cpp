@@ -13,18 +13,18 @@
 #include <optional>
 #include <thread>
 
-#include "harness/activity.hpp"
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/roll_call.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/run_recorder.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/support/activity.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/training/rank.hpp"
 

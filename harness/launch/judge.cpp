@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

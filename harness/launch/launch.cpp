@@ -8,12 +8,12 @@
 
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/rank_settings.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

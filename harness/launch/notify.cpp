@@ -2,8 +2,8 @@
 
 #include <iostream>
 
-#include "harness/error.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -23,7 +23,7 @@
 #include "harness/launch/run_recorder.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {

@@ -7,8 +7,8 @@
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
-#include "harness/error.hpp"
 #include "harness/store/record.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {

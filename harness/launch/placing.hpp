@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "harness/communicator/host/dealt_gpus.hpp"
-#include "harness/cores.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/cores.hpp"
 
 namespace bnlab {
 

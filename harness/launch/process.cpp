@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,7 +13,7 @@
 #include <limits>
 #include <numeric>
 
-#include "harness/terminal.hpp"
+#include "harness/support/terminal.hpp"
 
 namespace bnlab {
 namespace {

@@ -12,12 +12,12 @@
 #include <iostream>
 
 #include "harness/communicator/host/environment_world.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/activity_board.hpp"
 #include "harness/launch/job_channel.hpp"
-#include "harness/resident_memory.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/resident_memory.hpp"
 
 namespace bnlab {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "harness/communicator/host/network.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/rank_job.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

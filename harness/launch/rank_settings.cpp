@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/communicator/host/shared_gpus.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

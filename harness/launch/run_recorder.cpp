@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/error.hpp"
 #include "harness/launch/notify.hpp"
 #include "harness/launch/survey.hpp"
-#include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/printable.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {

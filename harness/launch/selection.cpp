@@ -6,12 +6,12 @@
 #include <set>
 #include <utility>
 
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
-#include "harness/mapped.hpp"
-#include "harness/random.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,11 +14,11 @@
 #include <thread>
 
 #include "harness/communicator/host/network.hpp"
-#include "harness/cores.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/interrupt_watch.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/rank_settings.hpp"
+#include "harness/support/cores.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

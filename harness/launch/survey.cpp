@@ -11,9 +11,7 @@
 #include <tuple>
 
 #include "harness/counting/single_values.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/data_judged.hpp"
-#include "harness/mapped.hpp"
 #include "harness/queue/active_processes.hpp"
 #include "harness/queue/claims.hpp"
 #include "harness/store/attempts.hpp"
@@ -21,7 +19,9 @@
 #include "harness/store/inputs.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/records.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

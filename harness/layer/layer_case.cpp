@@ -3,10 +3,10 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/tensor_json.hpp"
-#include "harness/mapped.hpp"
-#include "harness/tf32.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/tf32.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,9 +13,9 @@
 #include "harness/built_network.hpp"
 #include "harness/communicator/communicator.hpp"
 #include "harness/communicator/world.hpp"
-#include "harness/json.hpp"
 #include "harness/network.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

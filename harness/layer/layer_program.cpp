@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/strict_json.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/layer/tensor_json.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "harness/mapped.hpp"
 #include "harness/models/building_blocks.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "harness/random.hpp"
-#include "harness/upload.hpp"
+#include "harness/support/random.hpp"
+#include "harness/support/upload.hpp"
 
 namespace bnlab {
 namespace {

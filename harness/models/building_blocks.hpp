@@ -14,8 +14,8 @@
 #include "harness/models/model.hpp"
 #include "harness/network.hpp"
 #include "harness/pass.hpp"
-#include "harness/random.hpp"
 #include "harness/recomputation.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 

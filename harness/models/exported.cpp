@@ -17,13 +17,13 @@
 #include <span>
 
 #include "harness/communicator/reason.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/models/building_blocks.hpp"
 #include "harness/models/exported_graph.hpp"
 #include "harness/models/model.hpp"
-#include "harness/random.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab::exported {
 

@@ -10,13 +10,13 @@
 #include <set>
 #include <sstream>
 
-#include "harness/autocast.hpp"
 #include "harness/communicator/reason.hpp"
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/recomputation.hpp"
-#include "harness/text_file.hpp"
+#include "harness/support/autocast.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_file.hpp"
 
 namespace bnlab {
 namespace {

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/pass.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -10,13 +10,13 @@
 #include <unordered_map>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/document.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/mapped.hpp"
-#include "harness/revision.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/revision.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/images/image_file.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/safetensors.hpp"

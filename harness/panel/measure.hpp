@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/json.hpp"
 #include "harness/numerics/panel.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

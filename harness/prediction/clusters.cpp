@@ -6,8 +6,8 @@
 #include <texts/clusters.hpp>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

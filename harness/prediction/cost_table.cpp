@@ -4,9 +4,9 @@
 #include <array>
 #include <functional>
 
-#include "harness/mapped.hpp"
 #include "harness/store/record.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

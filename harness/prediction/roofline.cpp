@@ -1,8 +1,8 @@
 #include "harness/prediction/roofline.hpp"
 
-#include "harness/error.hpp"
 #include "harness/store/environment.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/json.hpp"
 #include "harness/prediction/step.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

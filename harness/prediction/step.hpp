@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/prediction/fabric.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

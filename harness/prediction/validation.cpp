@@ -4,9 +4,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "harness/error.hpp"
 #include "harness/prediction/clusters.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

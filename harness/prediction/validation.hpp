@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/prediction/step.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -7,8 +7,8 @@
 #include <functional>
 #include <numeric>
 
-#include "harness/error.hpp"
 #include "harness/probe/turns.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/graph_recorder.hpp"
 
 namespace bnlab {

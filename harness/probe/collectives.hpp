@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/communicator/world.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

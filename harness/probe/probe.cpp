@@ -8,12 +8,12 @@
 
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/world.hpp"
-#include "harness/mapped.hpp"
 #include "harness/probe/collectives.hpp"
 #include "harness/probe/sites.hpp"
 #include "harness/probe/steps.hpp"
 #include "harness/probe/turns.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {

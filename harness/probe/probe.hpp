@@ -8,8 +8,8 @@
 
 #include "harness/communicator/rendezvous.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/placement.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

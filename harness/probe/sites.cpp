@@ -12,10 +12,10 @@
 #include "harness/built_network.hpp"
 #include "harness/communicator/counting_world.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/probe/turns.hpp"
-#include "harness/tf32.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/tf32.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "harness/communicator/world.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

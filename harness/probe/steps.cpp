@@ -14,12 +14,12 @@
 
 #include "harness/communicator/counting_world.hpp"
 #include "harness/counting/operations.hpp"
-#include "harness/error.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/probe/sites.hpp"
 #include "harness/probe/turns.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/tf32.hpp"
 #include "harness/tasks/task_facts.hpp"
-#include "harness/tf32.hpp"
 #include "harness/training/peak_memory.hpp"
 #include "harness/training/trainer.hpp"
 

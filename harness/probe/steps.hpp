@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/placement.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "harness/communicator/world.hpp"
-#include "harness/json.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/trainer.hpp"
 
 namespace bnlab {

@@ -1,4 +1,4 @@
-// Training steps of which every rank keeps what it did and when (harness/activity.hpp). Needs no LibTorch to
+// Training steps of which every rank keeps what it did and when (harness/support/activity.hpp). Needs no LibTorch to
 // include.
 #pragma once
 
@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/activity.hpp"
 #include "harness/communicator/rendezvous.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/support/activity.hpp"
 
 namespace bnlab {
 

@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "harness/error.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/schema.hpp"
 #include "harness/store/this_process.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

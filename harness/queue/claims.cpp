@@ -12,10 +12,10 @@
 #include <ranges>
 #include <utility>
 
-#include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/queue/active_processes.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

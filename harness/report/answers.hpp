@@ -8,7 +8,7 @@
 
 #include "harness/report/report.hpp"
 #include "harness/report/short_answer.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "harness/experiment/dotted.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/records.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <ranges>
 
-#include "harness/mapped.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

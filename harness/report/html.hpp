@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 

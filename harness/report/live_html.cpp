@@ -6,12 +6,12 @@
 #include <random>
 #include <set>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/report/html.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <cmath>
 
-#include "harness/error.hpp"
-#include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/metrics_log.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/schema.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/printable.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "harness/report/contrast_results.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/error.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 #include "harness/tasks/task_facts.hpp"
-#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -17,7 +17,7 @@
 #include "harness/report/result_page.hpp"
 #include "harness/report/status.hpp"
 #include "harness/store/record.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 

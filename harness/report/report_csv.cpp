@@ -3,8 +3,8 @@
 // there.
 #include <algorithm>
 
-#include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

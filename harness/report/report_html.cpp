@@ -5,11 +5,11 @@
 #include <regex>
 #include <set>
 
-#include "harness/mapped.hpp"
 #include "harness/report/comparison.hpp"
 #include "harness/report/html.hpp"
 #include "harness/report/report.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

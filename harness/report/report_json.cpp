@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

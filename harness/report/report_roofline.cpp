@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 

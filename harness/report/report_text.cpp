@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "harness/error.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

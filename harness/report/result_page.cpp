@@ -6,8 +6,8 @@
 #include <regex>
 #include <sstream>
 
-#include "harness/printable.hpp"
-#include "harness/text_file.hpp"
+#include "harness/support/printable.hpp"
+#include "harness/support/text_file.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "harness/components/parameters.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <tuple>
 
-#include "harness/mapped.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

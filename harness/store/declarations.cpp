@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/fingerprint.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -12,7 +12,7 @@
 #include "harness/components/options.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/numerics/panel.hpp"
-#include "harness/revision.hpp"
+#include "harness/support/revision.hpp"
 
 namespace bnlab {
 namespace {

@@ -10,13 +10,13 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/weights_file.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

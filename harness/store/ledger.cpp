@@ -9,8 +9,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

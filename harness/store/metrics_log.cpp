@@ -2,10 +2,10 @@
 
 #include <sstream>
 
-#include "harness/error.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/schema.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <ctime>
 
-#include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/inputs.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/schema.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "harness/experiment/measures.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/error.hpp"
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/store/differences.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "harness/error.hpp"
 #include "harness/store/this_process.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/placement.hpp"
-#include "harness/text_file.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/text_file.hpp"
 
 namespace bnlab {
 

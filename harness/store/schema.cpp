@@ -10,9 +10,9 @@
 #include <texts/record_schema.hpp>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

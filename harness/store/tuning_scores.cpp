@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/schema.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::camvid {

@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/held_out.hpp"
 #include "harness/tasks/images/listing.hpp"

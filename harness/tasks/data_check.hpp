@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

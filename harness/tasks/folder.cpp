@@ -11,9 +11,9 @@
 
 #include "harness/components/options.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/json.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/shell.hpp"
 #include "harness/tasks/images/photograph.hpp"
 #include "harness/tasks/photographs.hpp"
 #include "harness/tasks/task.hpp"

@@ -7,8 +7,8 @@
 #include <regex>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"

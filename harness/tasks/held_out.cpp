@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"

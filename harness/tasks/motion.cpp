@@ -17,8 +17,8 @@
 #include <numbers>
 
 #include "harness/components/registry.hpp"
-#include "harness/mapped.hpp"
-#include "harness/random.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/classification.hpp"
 
 namespace bnlab::motion {

@@ -11,8 +11,8 @@
 #include <texts/places.hpp>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/tasks/held_out.hpp"
 #include "harness/tasks/photographs.hpp"
 

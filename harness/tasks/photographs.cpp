@@ -4,8 +4,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/tasks/images/labelled_images.hpp"
 
 namespace bnlab {

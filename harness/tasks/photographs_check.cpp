@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/components/parameters.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/photographs.hpp"

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/error.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 namespace {

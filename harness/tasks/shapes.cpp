@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "harness/components/registry.hpp"
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/segmentation.hpp"
 
 namespace bnlab::shapes {

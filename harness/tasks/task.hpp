@@ -9,7 +9,7 @@
 
 #include <torch/types.h>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "harness/communicator/shared_text.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/differences.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

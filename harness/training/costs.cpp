@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/resident_memory.hpp"
+#include "harness/support/resident_memory.hpp"
 #include "harness/training/peak_memory.hpp"
 
 namespace bnlab {

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "harness/communicator/world.hpp"
-#include "harness/json.hpp"
 #include "harness/state.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 
@@ -27,7 +27,7 @@ class Costs {
   void describe(State& state, int64_t steps_done);
 
   // Of all ranks: {"peak_memory_bytes": [...], "peak_rss_bytes": [...]}, where the first counts training
-  // (peak_memory.hpp) and the second the whole run (../resident_memory.hpp). Called by every rank.
+  // (peak_memory.hpp) and the second the whole run (../support/resident_memory.hpp). Called by every rank.
   Json memory();
   // {"gradients": {"collectives_per_step", "bytes_per_step"}, ...} of this rank, over the steps that count.
   Json traffic(int64_t steps_done) const;

@@ -11,7 +11,7 @@
 #include <exception>
 
 #include "harness/communicator/reason.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

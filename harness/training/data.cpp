@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/models/model_facts.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/held_out.hpp"
 #include "harness/training/precision.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/predictions.hpp"
 
 namespace bnlab {

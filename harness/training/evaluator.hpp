@@ -9,8 +9,8 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/population.hpp"
+#include "harness/support/json.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/site_report.hpp"
 #include "harness/training/trained_model.hpp"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "harness/communicator/world.hpp"
-#include "harness/json.hpp"
 #include "harness/state.hpp"
+#include "harness/support/json.hpp"
 #include "harness/training/data.hpp"
 
 namespace bnlab {

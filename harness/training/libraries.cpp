@@ -6,8 +6,8 @@
 
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/nccl.hpp"
-#include "harness/cpu_kernels.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/cpu_kernels.hpp"
 
 namespace bnlab {
 

@@ -1,7 +1,7 @@
 // The libraries that ranks of this process compute with. Needs no LibTorch to include.
 #pragma once
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

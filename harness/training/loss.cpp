@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "harness/support/upload.hpp"
 #include "harness/tasks/task.hpp"
-#include "harness/upload.hpp"
 
 namespace bnlab {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/state.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -1,5 +1,5 @@
 // The peak memory of this process in tensors and library workspaces: on the CPU by an accounting allocator,
-// on CUDA by the caching allocator. The resident set is harness/resident_memory.hpp's.
+// on CUDA by the caching allocator. The resident set is harness/support/resident_memory.hpp's.
 #pragma once
 
 #include <c10/core/Device.h>

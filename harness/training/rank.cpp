@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "harness/communicator/world.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/timing.hpp"
-#include "harness/mapped.hpp"
-#include "harness/resident_memory.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/tf32.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/resident_memory.hpp"
+#include "harness/support/tf32.hpp"
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/history.hpp"
 #include "harness/training/libraries.hpp"

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/weights_file.hpp"
 #include "harness/models/exported_graph.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -12,8 +12,8 @@
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/reason.hpp"
 #include "harness/communicator/shared_text.hpp"
-#include "harness/error.hpp"
-#include "harness/upload.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/upload.hpp"
 
 namespace bnlab {
 namespace {

@@ -24,11 +24,11 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/state.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/upload.hpp"
 #include "harness/training/graph_recorder.hpp"
-#include "harness/upload.hpp"
 
 namespace bnlab {
 

@@ -1,7 +1,7 @@
 #include "harness/training/trained_model.hpp"
 
-#include "harness/mapped.hpp"
 #include "harness/models/model.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
 

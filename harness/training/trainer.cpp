@@ -3,9 +3,9 @@
 #include <limits>
 #include <utility>
 
-#include "harness/activity.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/activity.hpp"
 #include "harness/training/gradient_routes.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"

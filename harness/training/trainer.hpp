@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/activity.hpp"
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
 #include "harness/state.hpp"
+#include "harness/support/activity.hpp"
+#include "harness/support/json.hpp"
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/costs.hpp"
 #include "harness/training/data.hpp"

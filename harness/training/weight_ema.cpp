@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 

@@ -12,7 +12,7 @@
 
 #include "harness/running_statistics.hpp"
 #include "harness/state.hpp"
-#include "harness/upload.hpp"
+#include "harness/support/upload.hpp"
 
 namespace bnlab {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/activity.hpp"
-#include "harness/json.hpp"
+#include "harness/support/activity.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

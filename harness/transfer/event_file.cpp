@@ -5,11 +5,11 @@
 #include <ctime>
 #include <set>
 
-#include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/metrics_log.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/error.hpp"
-#include "harness/json.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

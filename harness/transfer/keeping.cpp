@@ -6,11 +6,11 @@
 
 #include <map>
 
-#include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/metrics_log.hpp"
 #include "harness/store/record.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/queue/claims.hpp"
 #include "harness/store/attempts.hpp"
@@ -16,6 +15,7 @@
 #include "harness/store/records.hpp"
 #include "harness/store/schema.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,10 +9,10 @@
 #include <optional>
 #include <sstream>
 
-#include "harness/error.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/record.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 
 namespace bnlab {
 namespace {

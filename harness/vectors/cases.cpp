@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 #include "harness/verify/cases.hpp"
 
 namespace bnlab {

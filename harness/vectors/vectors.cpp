@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "harness/mapped.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/vectors/cases.hpp"
 #include "harness/verify/cases.hpp"

@@ -10,8 +10,8 @@
 #include <optional>
 #include <tuple>
 
-#include "harness/error.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 namespace {

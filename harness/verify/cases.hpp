@@ -2,7 +2,7 @@
 // uneven and empty; inputs of two to five dimensions; all dtypes and memory formats; means far from zero; a
 // value that is no number; running statistics that meet after several steps only. Each goes through three
 // training steps, an evaluation by the saved pair, one by the batch's own moments and a training step after
-// them. Values come from streams of harness/random, so they are the same everywhere.
+// them. Values come from streams of harness/support/random, so they are the same everywhere.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 #include <limits>
 #include <sstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -7,8 +7,8 @@
 
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/comparison.hpp"
 
 namespace bnlab {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "strategies/engine/norm_function.hpp"
 #include "strategies/engine/running_pass.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "harness/error.hpp"
 #include "harness/recomputation.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/error.hpp"
-#include "harness/upload.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/upload.hpp"
 #include "strategies/engine/moments.hpp"
 
 namespace bnlab {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "harness/upload.hpp"
+#include "harness/support/upload.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "strategies/engine/norm_function.hpp"
 #include "strategies/kernels/kernels.hpp"
 

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "harness/communicator/communicator.hpp"
-#include "harness/error.hpp"
 #include "harness/recomputation.hpp"
+#include "harness/support/error.hpp"
 #include "strategies/engine/moments.hpp"
 #include "strategies/kernels/kernels.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "harness/kernel_count.hpp"
+#include "harness/support/kernel_count.hpp"
 #include "strategies/kernels/backend.hpp"
 #include "strategies/kernels/each_item.hpp"
 #include "strategies/kernels/sample_channel.hpp"

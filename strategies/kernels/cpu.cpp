@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/cpu_kernels.hpp"
-#include "harness/error.hpp"
+#include "harness/support/cpu_kernels.hpp"
+#include "harness/support/error.hpp"
 #include "strategies/kernels/backend.hpp"
 #include "strategies/kernels/cpu_loops.hpp"
 

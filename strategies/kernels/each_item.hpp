@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "harness/kernel_count.hpp"
+#include "harness/support/kernel_count.hpp"
 #include "strategies/kernels/channel.hpp"
 
 namespace bnlab::kernels {

@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "harness/error.hpp"
-#include "harness/kernel_count.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/kernel_count.hpp"
 #include "strategies/kernels/backend.hpp"
 
 namespace bnlab::kernels {

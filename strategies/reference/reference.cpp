@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab::reference {
 

@@ -1,6 +1,6 @@
 // Reference of shuffle: the global batch is permuted, each tower normalises the samples that stand at its
 // places, and every sample goes back.
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 #include "strategies/reference/batch_norm.hpp"
 
 namespace bnlab::reference {

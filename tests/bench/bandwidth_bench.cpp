@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/error.hpp"
-#include "harness/json.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
 #include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {

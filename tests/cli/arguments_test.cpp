@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -10,10 +10,10 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/json.hpp"
-#include "harness/shell.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/shell.hpp"
 #include "tests/cli/on_results.hpp"
 
 namespace bnlab::cures_test {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "tests/cli/called.hpp"
 
 namespace bnlab {

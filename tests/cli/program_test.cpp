@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "tests/cli/on_results.hpp"
 
 namespace bnlab {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "tests/cli/on_results.hpp"
 
 namespace bnlab {

@@ -4,10 +4,10 @@
 
 #include <fstream>
 
-#include "harness/json.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "harness/support/json.hpp"
 #include "tests/cli/on_results.hpp"
 
 namespace bnlab {

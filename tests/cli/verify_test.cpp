@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "tests/cli/called.hpp"
 
 namespace bnlab {

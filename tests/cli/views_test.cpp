@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "harness/json.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/json.hpp"
 #include "tests/cli/called.hpp"
 #include "tests/launch/scratch.hpp"
 

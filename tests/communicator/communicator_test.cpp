@@ -11,7 +11,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/communicator/world.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab::communicator_test {
 namespace {

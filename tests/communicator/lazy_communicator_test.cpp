@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/communicator/world_parts.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

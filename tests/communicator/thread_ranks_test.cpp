@@ -7,7 +7,7 @@
 #include <array>
 #include <atomic>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/file_size_limit.hpp"
 
 namespace bnlab {

@@ -20,7 +20,7 @@
 
 #include "harness/communicator/host/batch_threads.hpp"
 #include "harness/communicator/host/network.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/models/one_rank_network.hpp"
 #include "tests/models/small_models.hpp"
 

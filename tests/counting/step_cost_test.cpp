@@ -14,8 +14,8 @@
 
 #include "harness/communicator/host/network.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/rank.hpp"
 #include "tests/models/one_rank_network.hpp"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "harness/experiment/dotted.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "tests/experiment/spec_files.hpp"
 
 namespace bnlab {

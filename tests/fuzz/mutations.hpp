@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/error.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab::test {
 

@@ -5,10 +5,10 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/convolution.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/folded_layers.hpp"
 #include "harness/inference/trained_run.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/models/one_rank_network.hpp"
 

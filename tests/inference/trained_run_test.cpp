@@ -1,8 +1,8 @@
 // A weights file gives the numbers that its run recorded, and predictions are what its evaluation counts.
 #include "harness/inference/trained_run.hpp"
 
-#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

@@ -1,8 +1,8 @@
 // Runs that are done on another placement than the one they would have today.
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab::done_elsewhere_test {

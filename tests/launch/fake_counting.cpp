@@ -1,6 +1,6 @@
 // Steps that nobody counts, for the tests of the program.
 #include "harness/counting/step_cost.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 

@@ -15,11 +15,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/activity.hpp"
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/roll_call.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/inference/diagnosis.hpp"
 #include "harness/inference/folding.hpp"
 #include "harness/inference/forward.hpp"
@@ -32,6 +30,8 @@
 #include "harness/probe/traced.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/strategy_facts.hpp"
+#include "harness/support/activity.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/task_facts.hpp"

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "harness/communicator/host/environment_world.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

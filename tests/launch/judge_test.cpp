@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/error.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/queue/active_processes.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

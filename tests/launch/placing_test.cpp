@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

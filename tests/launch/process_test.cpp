@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

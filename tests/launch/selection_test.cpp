@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace bnlab::start_program_test {

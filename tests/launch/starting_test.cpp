@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "harness/error.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

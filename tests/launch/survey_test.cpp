@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
 #include "harness/launch/survey.hpp"
+#include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"

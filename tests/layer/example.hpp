@@ -1,7 +1,7 @@
 // The worked example as a document: two towers of three values, one channel.
 #pragma once
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -1,7 +1,7 @@
 // deeplab_v3 and deeplab_v3_plus: torchvision's and VainF's names; the dilations of their pyramids.
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/models/outline.hpp"
 
 namespace bnlab {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/models/exported_graph.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/json.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -8,9 +8,9 @@
 #include <map>
 #include <optional>
 
-#include "harness/error.hpp"
-#include "harness/random.hpp"
-#include "harness/text_file.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
+#include "harness/support/text_file.hpp"
 #include "tests/fuzz/mutations.hpp"
 #include "tests/models/exported_folder.hpp"
 #include "tests/models/one_rank_network.hpp"

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "harness/mapped.hpp"
-#include "harness/random.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/random.hpp"
 #include "harness/training/precision.hpp"
 #include "tests/models/one_rank_network.hpp"
 #include "tests/models/small_models.hpp"

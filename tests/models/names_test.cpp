@@ -7,7 +7,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,7 +1,7 @@
 // pspnet: semseg's names; its resizes; its norm that sees one value per image.
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/models/outline.hpp"
 
 namespace bnlab {

@@ -3,7 +3,7 @@
 #include "harness/recomputation.hpp"
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/peak_memory.hpp"
 #include "harness/training/precision.hpp"
 #include "tests/models/one_rank_network.hpp"

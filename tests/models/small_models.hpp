@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "tests/models/exported_folder.hpp"
 
 namespace bnlab {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/models/model.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,8 +9,8 @@
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/mapped.hpp"
 #include "harness/panel/measure.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

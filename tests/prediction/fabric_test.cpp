@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
 #include "harness/prediction/clusters.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab::fabric_test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab::roofline_test {
 namespace {

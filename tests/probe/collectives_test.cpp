@@ -9,7 +9,7 @@
 
 #include "harness/communicator/counting_world.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab::collectives_test {
 namespace {

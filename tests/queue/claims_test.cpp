@@ -10,9 +10,9 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
 #include "harness/queue/active_processes.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/support/error.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace bnlab {

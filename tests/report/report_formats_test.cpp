@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/error.hpp"
 #include "harness/report/report.hpp"
+#include "harness/support/error.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

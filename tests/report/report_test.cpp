@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/store/synthetic.hpp"
 
 namespace bnlab::report_test {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
 #include "harness/report/report.hpp"
 #include "harness/store/records.hpp"
+#include "harness/support/error.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/error.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/schema.hpp"
+#include "harness/support/error.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

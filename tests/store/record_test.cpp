@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/support/error.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

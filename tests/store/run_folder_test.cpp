@@ -8,8 +8,8 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
 #include "harness/store/this_process.hpp"
+#include "harness/support/error.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace bnlab {

@@ -4,9 +4,9 @@
 
 #include "harness/communicator/counting_communicator.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 

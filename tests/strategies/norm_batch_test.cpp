@@ -4,7 +4,7 @@
 #include <torch/types.h>
 
 #include "harness/embed/bnlab/batch_norm.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"

@@ -11,8 +11,8 @@
 
 #include "harness/built_network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

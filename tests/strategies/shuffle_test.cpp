@@ -7,9 +7,9 @@
 #include <cstdlib>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "strategies/engine/sample_exchange.hpp"

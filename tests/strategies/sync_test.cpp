@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "harness/communicator/host/network.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"

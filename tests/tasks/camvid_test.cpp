@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/tasks/make_task.hpp"
 
 #ifdef BNLAB_WITH_IMAGES

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/tasks/make_task.hpp"
 #include "tests/temporary_folder.hpp"
 

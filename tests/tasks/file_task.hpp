@@ -2,7 +2,7 @@
 // of them.
 #pragma once
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/tasks/make_task.hpp"
 
 #ifdef BNLAB_WITH_IMAGES

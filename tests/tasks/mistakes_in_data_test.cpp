@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/tasks/file_task.hpp"
 
 #ifdef BNLAB_WITH_IMAGES

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/held_out.hpp"
 #include "harness/tasks/photographs.hpp"
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "harness/error.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab::sampler_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/experiment/spec_files.hpp"
 
 namespace bnlab::task_files_test {

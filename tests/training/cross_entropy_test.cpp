@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/training/loss_of.hpp"
 
 namespace bnlab {

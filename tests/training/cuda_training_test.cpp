@@ -6,7 +6,7 @@
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/own_stream.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/graph_recorder.hpp"
 #include "tests/models/exported_folder.hpp"
 #include "tests/training/training_runs.hpp"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/training/loss_of.hpp"
 
 namespace bnlab::dice_test {

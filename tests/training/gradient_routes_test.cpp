@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 namespace {

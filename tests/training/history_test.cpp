@@ -3,8 +3,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/safetensors.hpp"
 
 namespace bnlab {

@@ -8,7 +8,7 @@
 #include <future>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/data.hpp"
 #include "tests/made_up_devices.hpp"
 #include "tests/training/training_runs.hpp"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace {
 std::vector<std::string> synced;  // by this process: what each descriptor stood for

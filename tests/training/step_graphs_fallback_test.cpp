@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/training/replayed_training.hpp"
 
 namespace bnlab {

@@ -7,7 +7,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/upload.hpp"
+#include "harness/support/upload.hpp"
 #include "tests/made_up_devices.hpp"
 #include "tests/training/replayed_training.hpp"
 

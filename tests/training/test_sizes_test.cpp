@@ -8,7 +8,7 @@
 
 #ifdef BNLAB_WITH_IMAGES
 
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 #include "tests/tasks/write_images.hpp"
 
 namespace bnlab::test_sizes_test {

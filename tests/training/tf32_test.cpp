@@ -1,5 +1,5 @@
 // float32 is IEEE float32 on GPUs too, unless a spec says otherwise; a layer case always is.
-#include "harness/tf32.hpp"
+#include "harness/support/tf32.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

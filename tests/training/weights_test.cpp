@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/models/one_rank_network.hpp"
 #include "tests/training/training_runs.hpp"

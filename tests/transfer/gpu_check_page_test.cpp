@@ -4,9 +4,9 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
-#include "harness/json.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

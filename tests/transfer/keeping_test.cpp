@@ -5,11 +5,11 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/metrics_log.hpp"
 #include "harness/store/records.hpp"
+#include "harness/support/error.hpp"
 #include "harness/transfer/merging.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"

@@ -6,9 +6,9 @@
 
 #include <fstream>
 
-#include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "harness/support/error.hpp"
 #include "tests/file_size_limit.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"

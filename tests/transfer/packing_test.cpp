@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

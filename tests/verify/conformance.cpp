@@ -7,8 +7,8 @@
 #include <set>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
 

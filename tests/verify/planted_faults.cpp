@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
 
 namespace bnlab {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "harness/verify/reference.hpp"

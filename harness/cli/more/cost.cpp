@@ -12,10 +12,7 @@
 #include "harness/cli/network_screen.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cores.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/mapped.hpp"
 #include "harness/prediction/clusters.hpp"
 #include "harness/prediction/cost_table.hpp"
 #include "harness/prediction/step.hpp"
@@ -23,7 +20,10 @@
 #include "harness/probe/probe.hpp"
 #include "harness/probe/steps.hpp"
 #include "harness/store/record.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/cores.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

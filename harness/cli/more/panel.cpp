@@ -6,10 +6,10 @@
 #include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
 #include "harness/panel/measure.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

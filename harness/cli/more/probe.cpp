@@ -13,14 +13,14 @@
 #include "harness/cli/program.hpp"
 #include "harness/communicator/gpus.hpp"
 #include "harness/communicator/host/environment_world.hpp"
-#include "harness/cores.hpp"
-#include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/start_program.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/store/record.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/cores.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

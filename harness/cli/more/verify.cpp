@@ -11,9 +11,9 @@
 #include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/mapped.hpp"
-#include "harness/terminal.hpp"
-#include "harness/text_table.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/terminal.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 namespace {

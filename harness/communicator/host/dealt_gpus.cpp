@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
-#include "harness/error.hpp"
-#include "harness/json.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

@@ -11,7 +11,7 @@
 
 #include "harness/communicator/host/network.hpp"
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

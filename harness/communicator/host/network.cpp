@@ -22,7 +22,7 @@
 #include <mutex>
 #include <utility>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,7 +14,7 @@
 #include <random>
 #include <sstream>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

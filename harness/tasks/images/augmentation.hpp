@@ -8,8 +8,8 @@
 #pragma once
 
 #include "harness/components/options.hpp"
-#include "harness/json.hpp"
-#include "harness/random.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/images/crop.hpp"
 
 namespace bnlab {

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/images/labelled_images.hpp"
 
 namespace bnlab {

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "harness/cores.hpp"
+#include "harness/support/cores.hpp"
 #include "harness/tasks/images/image_file.hpp"
 
 namespace bnlab {

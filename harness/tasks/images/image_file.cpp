@@ -2,8 +2,8 @@
 // need no destructor; buffers and the file belong to the caller.
 #include "harness/tasks/images/image_file.hpp"
 
-#include "harness/error.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 #include "harness/tasks/data_check.hpp"
 
 namespace bnlab {

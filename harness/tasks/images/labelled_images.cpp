@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

@@ -10,12 +10,12 @@
 #include <sstream>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
+#include "harness/support/shell.hpp"
+#include "harness/support/text_file.hpp"
 #include "harness/tasks/held_out.hpp"
 #include "harness/tasks/images/spelling.hpp"
-#include "harness/text_file.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
-#include "harness/shell.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/shell.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab {

@@ -10,7 +10,7 @@
 #include <torch/types.h>
 
 #include "harness/components/registry.hpp"
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 
 namespace bnlab {
 

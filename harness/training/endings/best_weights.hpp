@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
 #include "harness/state.hpp"
+#include "harness/support/json.hpp"
 
 namespace bnlab {
 

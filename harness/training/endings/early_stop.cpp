@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 namespace bnlab {
 

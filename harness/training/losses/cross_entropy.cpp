@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/upload.hpp"
 #include "harness/training/loss.hpp"
-#include "harness/upload.hpp"
 
 namespace bnlab::cross_entropy {
 

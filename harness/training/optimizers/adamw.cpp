@@ -8,7 +8,7 @@
 #include <array>
 
 #include "harness/components/registry.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/optimizers/grouped_optimizer.hpp"
 
 namespace bnlab::adamw {

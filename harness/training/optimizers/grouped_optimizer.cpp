@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/optimizers/adaptive_clipping.hpp"
 
 namespace bnlab {

@@ -8,7 +8,7 @@
 
 #include "harness/network.hpp"
 #include "harness/state.hpp"
-#include "harness/upload.hpp"
+#include "harness/support/upload.hpp"
 
 namespace bnlab {
 

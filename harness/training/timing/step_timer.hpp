@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "harness/communicator/communicator.hpp"
-#include "harness/json.hpp"
-#include "harness/quantile.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/quantile.hpp"
 
 namespace bnlab {
 

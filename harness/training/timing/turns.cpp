@@ -11,9 +11,9 @@
 #include <numeric>
 #include <random>
 
-#include "harness/machine_load.hpp"
-#include "harness/mapped.hpp"
 #include "harness/store/this_process.hpp"
+#include "harness/support/machine_load.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/training/timing/step_timer.hpp"
 
 namespace bnlab {

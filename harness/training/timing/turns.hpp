@@ -16,7 +16,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/json.hpp"
+#include "harness/support/json.hpp"
 #include "harness/training/trainer.hpp"
 
 namespace bnlab {

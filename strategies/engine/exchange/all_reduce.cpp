@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "harness/upload.hpp"
+#include "harness/support/upload.hpp"
 #include "strategies/engine/bn_rules.hpp"
 #include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "harness/kernel_count.hpp"
+#include "harness/support/kernel_count.hpp"
 #include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"
 

@@ -1,6 +1,6 @@
 // host: the rows go from the device to the host, meet there by an all_gather, are merged by the processor and
 // go back. The host waits for the device, so that no step of it can be replayed.
-#include "harness/kernel_count.hpp"
+#include "harness/support/kernel_count.hpp"
 #include "strategies/engine/exchange/route.hpp"
 
 namespace bnlab::host {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/activity.hpp"
 #include "harness/communicator/communicator.hpp"
-#include "harness/error.hpp"
+#include "harness/support/activity.hpp"
+#include "harness/support/error.hpp"
 #include "harness/towers.hpp"
 #include "strategies/kernels/kernels.hpp"
 

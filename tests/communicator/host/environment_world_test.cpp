@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/components/parameters.hpp"
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

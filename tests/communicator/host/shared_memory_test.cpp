@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

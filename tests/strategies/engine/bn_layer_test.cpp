@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "harness/communicator/world.hpp"
-#include "harness/error.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/error.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"

@@ -4,8 +4,8 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/error.hpp"
 #include "harness/strategy.hpp"
+#include "harness/support/error.hpp"
 #include "tests/strategies/kernels/formulas.hpp"
 
 namespace bnlab::kernels {

@@ -2,8 +2,8 @@
 // never a large allocation for what a header claims.
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
-#include "harness/random.hpp"
+#include "harness/support/error.hpp"
+#include "harness/support/random.hpp"
 #include "harness/tasks/images/image_file.hpp"
 
 #ifdef BNLAB_WITH_IMAGES

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 #ifdef BNLAB_WITH_IMAGES
 

@@ -4,11 +4,11 @@
 
 #include <set>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 #ifdef BNLAB_WITH_IMAGES
 
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 #include "tests/tasks/write_images.hpp"
 
 namespace bnlab::listing_test {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 #include "harness/tasks/task.hpp"
 
 #ifdef BNLAB_WITH_IMAGES

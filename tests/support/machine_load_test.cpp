@@ -1,4 +1,4 @@
-#include "harness/machine_load.hpp"
+#include "harness/support/machine_load.hpp"
 
 #include <gtest/gtest.h>
 

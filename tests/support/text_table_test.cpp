@@ -1,5 +1,5 @@
 // How numbers are written in tables.
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 #include <gtest/gtest.h>
 

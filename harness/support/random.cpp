@@ -1,4 +1,4 @@
-#include "harness/random.hpp"
+#include "harness/support/random.hpp"
 
 #include <cmath>
 #include <numbers>

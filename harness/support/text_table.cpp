@@ -1,4 +1,4 @@
-#include "harness/text_table.hpp"
+#include "harness/support/text_table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "harness/components/parameters.hpp"
-#include "harness/mapped.hpp"
+#include "harness/support/mapped.hpp"
 
 namespace bnlab {
 namespace {

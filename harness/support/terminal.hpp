@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/printable.hpp"
+#include "harness/support/printable.hpp"
 
 namespace bnlab {
 

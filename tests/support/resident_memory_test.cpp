@@ -1,4 +1,4 @@
-#include "harness/resident_memory.hpp"
+#include "harness/support/resident_memory.hpp"
 
 #include <gtest/gtest.h>
 

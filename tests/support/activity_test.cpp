@@ -1,5 +1,5 @@
 // What a rank says of itself while it trains: the page that its launcher reads, and the events of a trace.
-#include "harness/activity.hpp"
+#include "harness/support/activity.hpp"
 
 #include <gtest/gtest.h>
 

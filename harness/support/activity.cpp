@@ -1,4 +1,4 @@
-#include "harness/activity.hpp"
+#include "harness/support/activity.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <string>
 
-#include "harness/error.hpp"
+#include "harness/support/error.hpp"
 
 namespace bnlab {
 
