@@ -16,7 +16,7 @@ include(cmake/texts.cmake)
 # A folder that is not named here needs no LibTorch.
 file(GLOB_RECURSE plain_sources CONFIGURE_DEPENDS harness/*/*.cpp)
 list(FILTER plain_sources EXCLUDE REGEX
-     "/harness/(cli|communicator|components|counting|embed|inference|launch|layer|models|panel|probe|tasks|training|vectors|verify)/")
+     "/harness/(cli|communicator|components|counting|embed|inference|launch|layer|models|panel|probe|support|tasks|training|vectors|verify)/")
 add_library(harness_records OBJECT ${plain_sources} ${bnlab_revision})
 target_link_libraries(harness_records PUBLIC harness_plain)
 target_precompile_headers(harness_records REUSE_FROM harness_plain)
