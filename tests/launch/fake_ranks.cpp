@@ -49,7 +49,7 @@ struct TaskOptions {
   void describe(OptionVisitor& option) {
     option("behaviour", behaviour, "what the last rank does")
         .one_of({"ok", "say", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone",
-                 "linger", "leave the world"});
+                 "linger", "leave the world", "lose work"});
   }
 };
 

@@ -155,7 +155,7 @@ class ThreeSteps(unittest.TestCase):
 
 class Placement(unittest.TestCase):
     """Four towers on one rank, on two and on four, under every strategy."""
-    SIZES = {"Unet": 64, "fcn_resnet50": 32, "lraspp_mobilenet_v3_large": 32}  # the smallest with two values per statistic
+    SIZES = {"Unet": 64, "fcn_resnet50": 32, "lraspp_mobilenet_v3_large": 64}
     TASK = {"name": "shapes", "size": [64, 64], "train": 16, "test": 4}
 
     def test_changes_no_weight(self):
