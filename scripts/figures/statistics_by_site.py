@@ -20,7 +20,7 @@ _MOST_NAMES = 12
 def draw(report, cells, condition, styles):
     if report.headline is None:
         raise Nothing("no run ended with a result")
-    touched = [cell for cell in reports.touched(cells) if cell.sites]
+    touched = [cell for cell in reports.touched(cells) if any(key in site.numbers for site in cell.sites for key in QUANTITIES)]
     if not touched:
         raise Nothing("no run was evaluated under both saved and precise statistics")
     groupings = sorted({cell.grouping for cell in touched},

@@ -29,4 +29,5 @@ class StatisticsBySite(FiguresCase):
         self.assertEqual([text for text in self.texts("statistics_by_site") if text.startswith("2x")], ["2x2", "2x[1,3]"])
 
     def test_runs_without_recomputed_statistics_are_no_figure(self):
-        self.assertIn("under both saved and precise", self.draw([cell("sync")]))
+        for sites in ((), [{"name": "site1", "values_per_image": quantity([64])}]):
+            self.assertIn("under both saved and precise", self.draw([cell("sync", sites=sites)]))

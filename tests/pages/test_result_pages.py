@@ -24,6 +24,7 @@ FOLDED = ["<!-- table:NAME -->", "<!-- end -->", "</details>"]
 CERTAINTIES = {"Firm": r": declared before the runs, and repeated\.| for .+, (?:once|open) for .+\.",
                "Once": r": declared before the runs, not repeated\.|: declared before the runs\. Its repeat was not\.| for .+, firm for .+\.",
                "Seen": r": expected beforehand, without a dated record\.|: declared after the runs\.|: one run\.|: \w+ seeds, so only a direction\.",
+               "Open": r": declared before the runs, not decided\.",
                "Predicted": r": no exchange between GPUs was measured\."}
 # Conditions, which stand in **In numbers.**, in columns and on the page of limits.
 CONDITIONS = re.compile(r"\bn = |\bsteps\b|\bseeds?\b|\bdeclared\b", re.IGNORECASE)
