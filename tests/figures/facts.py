@@ -12,7 +12,8 @@ _COSTS = {"images_per_s": "rate", "step_ms": "ms", "extra_step_ms": "ms", "extra
           "peak_memory_bytes": "bytes", "peak_rss_bytes": "bytes", "bytes_per_step": "bytes",
           "collectives_per_step": "collectives"}
 
-_SITE_WORDS = {"saved_mean_error": "mean", "saved_variance_error": "variance", "between_sets": "between"}
+_SITE_WORDS = {"saved_mean_error": "mean", "saved_variance_error": "variance", "between_sets": "between",
+               "values_per_image": "values"}
 
 
 def facts_of(report):
