@@ -18,7 +18,7 @@
 # Every machine and every revision of the code has a folder of its own in results/gpu_check, or in the folder
 # that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU),
 # clocks while parts ran, and the page of verdicts, table.txt (for programs check.json), whose path is printed
-# last. FOLDER.tar beside it is all that but weights, to be sent; `bnlab check FOLDER.tar` reads it.
+# last. FOLDER.tar beside it is all that but weights, to be sent; unpacked, `bnlab check FOLDER` reads it.
 # Verdicts: ok; slow, a figure below its bar; FAILED; unfinished, out of time; skipped and lacking, which say
 # why. The bars are goals from arithmetic. Exit status 1 if something FAILED or is unfinished.
 # BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, bnlab-more, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and
@@ -372,8 +372,8 @@ write_archive() {
     cd "$out"
     find . -name '.?*' -prune -o -type f ! -name MANIFEST.sha256 ! -name '*.safetensors' -printf '%P\0' | LC_ALL=C sort -z |
       xargs -0 sha256sum >MANIFEST.sha256
-    { cut -c 67- MANIFEST.sha256 && echo MANIFEST.sha256; } | sed "s|^|$name/|" |
-      tar --format=ustar --hard-dereference --owner=0 --group=0 --numeric-owner -C .. -cf "../$name.tar" -T -
+    tar -C .. --owner=0 --group=0 --numeric-owner -cf "../$name.tar" "$name/MANIFEST.sha256" \
+      -T <(cut -c 67- MANIFEST.sha256 | sed "s|^|$name/|")
   ) || talk "no archive could be written: $out.tar"
 }
 

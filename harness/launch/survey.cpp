@@ -128,7 +128,7 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
   RunState own = state_in(own_folder, run, redo, confirmations, record);
   if (own.outcome == Status::ok && own.stale.empty()) return own;
   std::optional<RunState> best;
-  std::tuple<bool, bool, std::string> rank_of_best;
+  Record best_record;
   for (const std::filesystem::path& folder : known_folders(own_folder.parent_path())) {
     const std::string name = folder.filename().string();
     if (name == own.placement) continue;
@@ -138,11 +138,9 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
       own.elsewhere.push_back(name);
       continue;
     }
-    const std::tuple rank(!state.stale.empty(), record->at("placement.emulated") != false, name);
-    if (!best || rank < rank_of_best) {
-      best = std::move(state);
-      rank_of_best = rank;
-    }
+    if (best && !counts_before(*record, best_record)) continue;
+    best = std::move(state);
+    best_record = std::move(*record);
   }
   std::ranges::sort(own.elsewhere);
   if (!best || (own.outcome == Status::ok && !best->stale.empty())) return own;

@@ -12,10 +12,9 @@
 
 namespace bnlab {
 
-// What the results folder holds of one run. Where a run is computed changes no result, so that a run which
-// ended ok on any placement is done, unless spec, command line or launcher name another (NamedParts). Of
-// several the up-to-date ones come first, then the placement that the run would have today, then those with
-// one tower per rank, then the first by name.
+// What the results folder holds of one run. A run which ended ok on any placement is done, unless spec,
+// command line or launcher name another (NamedParts). Of several up-to-date ones, or several stale ones, that
+// of the placement which the run would have today comes first, then the one that counts (counts_before).
 struct RunState {
   std::optional<Status> outcome;  // of the run's record; nothing where there is none that can be used
   bool damaged = false;           // there is a record, but it is not whole or not of this run

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/store/records.hpp"
@@ -150,15 +149,11 @@ std::set<uint64_t> stopped_seeds(const std::vector<const Record*>& records) {
 }
 
 std::vector<const Record*> CellRecords::one_per_seed() const {
-  const auto rank = [](const Record* record) {
-    return std::tuple(record->status() != Status::ok, record->stale(),
-                      record->at("placement.emulated") != false);
-  };
   std::map<uint64_t, const Record*> chosen;
   for (const auto& [placement, records] : placements) {
     for (const Record* record : records) {
       const auto [best, is_new] = chosen.try_emplace(record->seed(), record);
-      if (!is_new && rank(record) < rank(best->second)) best->second = record;
+      if (!is_new && counts_before(*record, *best->second)) best->second = record;
     }
   }
   return mapped(chosen, [](const auto& entry) { return entry.second; });

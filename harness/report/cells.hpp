@@ -63,9 +63,7 @@ struct CellRecords : CellName {
   std::vector<const RunSpec*> runs;
   std::map<std::string, std::vector<const Record*>> placements;
 
-  // The placement changes no result, so each seed counts once: a run that ended ok before one that failed,
-  // then one that is up to date, then one on real ranks before an emulated one, then the first placement by
-  // name.
+  // Each seed once, on the placement that counts (counts_before).
   std::vector<const Record*> one_per_seed() const;
   // Whether one of its runs fits the rule.
   bool lies_at(const Json& at) const;

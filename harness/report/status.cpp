@@ -1,7 +1,6 @@
 #include "harness/report/status.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
@@ -25,18 +24,10 @@ std::string reason_of(const Record& record) {
   return signal.empty() ? "no reason is recorded" : "ended by " + signal;
 }
 
-// Of several placements of one run the best counts: ok before failed before interrupted, up to date before
-// stale, real ranks before emulated ones.
-std::tuple<int, bool, bool> rank_of(const Record* record) {
-  return {record->status() == Status::ok ? 2
-          : record->finished()           ? 1
-                                         : 0,
-          !record->stale(), record->at("placement.emulated") == false};
-}
-
 void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   if (of_one_run.empty()) return;
-  const Record& best = **std::ranges::max_element(of_one_run, {}, rank_of);
+  const Record& best = **std::ranges::min_element(
+      of_one_run, [](const Record* one, const Record* other) { return counts_before(*one, *other); });
   ++counts.outcomes[name(best.status())];
   if (best.status() == Status::ok) ++counts.done_on[best.placement()];
   counts.finished += best.finished();

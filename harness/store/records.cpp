@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "harness/experiment/fingerprint.hpp"
 #include "harness/numerics/panel.hpp"
@@ -113,6 +114,14 @@ std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Re
   std::map<std::string, std::vector<const Record*>> index;
   for (const Record& record : records) index[record.run_id()].push_back(&record);
   return index;
+}
+
+bool counts_before(const Record& one, const Record& other) {
+  const auto rank = [](const Record& record) {
+    return std::tuple(record.status() != Status::ok, !record.finished(), record.stale(),
+                      record.at("placement.emulated") != false, record.placement());
+  };
+  return rank(one) < rank(other);
 }
 
 Confirmations::Confirmations(const fs::path& experiment_folder) : file_(experiment_folder / kConfirmedFile) {

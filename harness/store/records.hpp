@@ -20,6 +20,11 @@ std::vector<Record> list_records(const std::filesystem::path& results, const std
 // The records of each run id, in the order given. Borrows from `records`.
 std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);
 
+// Where a run is computed changes no result, so one of its placements counts: that of a run that ended ok
+// before one that failed, and that before one that was interrupted; then one that is up to date, then one on
+// real ranks before an emulated one, then the first by name.
+bool counts_before(const Record& one, const Record& other);
+
 inline constexpr const char* kConfirmedFile = "confirmed.json";
 
 // The repeated runs of an experiment, from RESULTS/EXPERIMENT/confirmed.json. Each stands for its cell: the

@@ -64,10 +64,10 @@ TEST_F(Cures, OfInitPlansTheSpecThatItHasWritten) {
   EXPECT_TRUE(has(planned.err + planned.out, folder_ + "/mine.json")) << planned.out << planned.err;
 }
 
-TEST_F(Cures, OfPackVerifiesTheArchive) {
+TEST_F(Cures, OfPackVerifiesTheFolder) {
   run(scratch_.write_spec(behaves("ok")));
-  const Answer checked = type(call({"pack", results_ + "/fake", folder_ + "/all.tar"}).err,
-                              "whoever gets it verifies it with: ");
+  const Answer checked =
+      type(call({"pack", results_ + "/fake", folder_ + "/all"}).err, "whoever gets it verifies it with: ");
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_TRUE(has(checked.out, "0 problems")) << checked.out;
 }

@@ -128,7 +128,8 @@ class GpuCheck(SimulatedRuns):
         return self.stand_ins(bnlab=f'#!/bin/bash\n[ "$1" != doctor ] || exec {PROGRAM} doctor\n{last_words}\n')
 
     def told_by(self, archive):
-        done = subprocess.run([PROGRAM, "check", archive], text=True, capture_output=True, timeout=PATIENCE)
+        subprocess.run(["tar", "-C", self.folder, "-xf", archive], check=True)
+        done = subprocess.run([PROGRAM, "check", self.folder / pathlib.Path(archive).stem], text=True, capture_output=True, timeout=PATIENCE)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
@@ -160,7 +161,7 @@ class GpuCheck(SimulatedRuns):
         self.assertFalse(any(name.endswith(".safetensors") for name in names))
         told = self.told_by(lines[-2])
         self.assertIn("mean nothing", told)
-        self.assertRegex(told, r"(?m)^first +4 ok$")
+        self.assertRegex(told, r"(?m)^[1-9]\d* verdicts ok$")
         self.assertRegex(told, r"[1-9]\d* records, 0 problems")
         self.assertNotIn("stale", told)
 
@@ -176,7 +177,7 @@ class GpuCheck(SimulatedRuns):
         self.assertIn("planted: this program fails", rows[0][2])
         self.assertIn(f"stay as they are: {other}", said)
         self.assertEqual((other / "table.txt").read_text(), "of another machine\n")
-        self.assertRegex(self.told_by(lines[-2]), r"(?m)^first +4 FAILED$")
+        self.assertEqual(len(re.findall(r"(?m)^first +FAILED ", self.told_by(lines[-2]))), 4)
 
     def test_other_numbers_of_two_ranks_are_told(self):
         status, rows, _, _ = self.check("first", programs=self.with_program(OTHER_NUMBERS))
@@ -201,7 +202,7 @@ class GpuCheck(SimulatedRuns):
         self.assertRegex(page, r"driver +580.65\nusers +somebody-else\n")
         self.assertIn("nvidia-h100-x1-0123abcd-", said[-1])
         self.assertIn("-q -d CLOCK", (pathlib.Path(said[-1]).parent / "machine.txt").read_text())
-        self.assertRegex(self.told_by(said[-2]), r"bandwidth +slow: unet top, 8 x 16 x 96 x 128")
+        self.assertRegex(self.told_by(said[-2]), r"bandwidth +slow +unet top, 8 x 16 x 96 x 128")
 
     def test_the_folder_of_programs_may_have_a_space_in_its_name(self):
         self.with_program(BROKEN)

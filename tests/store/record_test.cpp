@@ -38,6 +38,24 @@ TEST(Finite, TurnsNaNAndInfinityIntoNullWithANote) {
                                              "result.list[2] was +infinity"}));
 }
 
+TEST(Record, OfSeveralPlacementsOkCountsFirstThenTodaysCodeThenRealRanksThenTheName) {
+  const auto made = [](Status status, int ranks, const char* numerics = nullptr) {
+    RunAccount account = synthetic_account(kRun, 0.7, ranks);
+    account.outcome.status = status;
+    Json record = compose_record(account);
+    if (numerics != nullptr) record["code"]["numerics"]["base"] = numerics;
+    return Record(record, "record.json");
+  };
+  const std::vector<Record> order = {
+      made(Status::ok, 8),          made(Status::ok, 2),          made(Status::ok, 4),
+      made(Status::ok, 8, "older"), made(Status::ok, 1, "older"), made(Status::crashed, 8),
+      made(Status::crashed, 1),     made(Status::interrupted, 8),
+  };
+  for (size_t i = 0; i < order.size(); ++i)
+    for (size_t j = 0; j < order.size(); ++j)
+      EXPECT_EQ(counts_before(order[i], order[j]), i < j) << i << " " << j;
+}
+
 TEST(Record, NotesWhatWasNotFinite) {
   RunAccount account = ended(Status::diverged);
   account.notes = {"first"};

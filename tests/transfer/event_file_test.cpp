@@ -4,8 +4,10 @@
 
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
-#include "tests/store/synthetic.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/support/text_file.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace bnlab {
@@ -42,55 +44,61 @@ std::vector<std::string> frames_of(const std::string& file) {
   return frames;
 }
 
-TEST(EventFile, TheChecksumIsCrc32c) {
-  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);  // the check value that the catalogues of checksums give
-  EXPECT_EQ(crc32c(""), 0u);
+// "train/loss 0.5 in step 10 at 102", of a frame whose step and lengths take a byte each.
+std::string told(const std::string& frame) {
+  const auto length = static_cast<size_t>(frame.at(16));
+  std::ostringstream text;
+  text << frame.substr(17, length) << " " << read_as<float>(frame, 18 + length) << " in step "
+       << int{frame.at(10)} << " at " << read_as<double>(frame, 1);
+  return text.str();
 }
 
-TEST(EventFile, IsARowOfFramesThatBeginsWithItsVersion) {
-  const std::vector<std::string> frames = frames_of(event_file({{1.5, 300, "train/loss", 0.25}}));
-  ASSERT_EQ(frames.size(), 2u);
-  EXPECT_NE(frames[0].find("brain.Event:2"), std::string::npos);
-  // wall_time = 1.5; step = 300 (two bytes); summary: value: tag, simple_value = 0.25.
-  const std::string wall_time("\x09\0\0\0\0\0\0\xf8\x3f", 9), step("\x10\xac\x02", 3);
+class EventFile : public ::testing::Test {
+ protected:
+  void log(const std::string& lines) const {
+    std::filesystem::create_directories(run_);
+    std::ofstream(run_ / kMetricsFile) << lines;
+  }
+  std::vector<std::string> frames() const { return frames_of(event_file(run_, 100)); }
+
+  const TemporaryFolder results_;
+  const std::filesystem::path run_ = results_.path() / "small_batch" / "sync-8x2" / "1x8-cpu";
+};
+
+TEST_F(EventFile, IsARowOfFramesThatBeginsWithItsVersion) {
+  EXPECT_EQ(masked("123456789"), ((0xe3069283U >> 15) | (0xe3069283U << 17)) + 0xa282ead8);
+  log("{\"kind\":\"train\",\"step\":300,\"loss\":0.25,\"time_s\":1.5}\n");
+  ASSERT_EQ(frames().size(), 2U);
+  EXPECT_NE(frames()[0].find("brain.Event:2"), std::string::npos);
+  // wall_time = 101.5; step = 300 (two bytes); summary: value: tag, simple_value = 0.25.
+  const std::string wall_time("\x09\0\0\0\0\0\x60\x59\x40", 9), step("\x10\xac\x02", 3);
   const std::string value("\x0a\x0atrain/loss\x15\0\0\x80\x3e", 17);
-  EXPECT_EQ(frames[1], wall_time + step + "\x2a\x13\x0a\x11" + value);
+  EXPECT_EQ(frames()[1], wall_time + step + "\x2a\x13\x0a\x11" + value);
 }
 
-TEST(EventFile, HoldsLossRateAndTheNumbersOfEvaluations) {
-  const TemporaryFolder folder;
-  const auto file = folder.path() / "metrics.jsonl";
-  std::ofstream(file) << R"({"kind":"start","schema_version":1})"
-                      << "\n"
-                      << R"({"kind":"train","step":10,"loss":1.5,"lr":0.1,"time_s":2})"
-                      << "\n"
-                      << R"({"kind":"train","step":20,"loss":null,"lr":0.05,"time_s":3})"
-                      << "\n"
-                      << R"({"kind":"eval","step":20,"population":"batch","time_s":4,)"
-                      << R"("metrics":{"mean_iou":0.5,"class_iou":[0.5,null]}})"
-                      << "\n"
-                      << R"({"kind":"train","step":30,"lo)";
-  const std::vector<Scalar> scalars = scalars_of(folder.path(), 100);
-  ASSERT_EQ(scalars.size(), 4u);
-  EXPECT_EQ(scalars[0].tag, "train/loss");
-  EXPECT_EQ(scalars[0].wall_time, 102);
-  EXPECT_EQ(scalars[2].tag, "train/lr");  // the loss of step 20 was not finite
-  EXPECT_EQ(scalars[3].tag, "batch/mean_iou");
-  EXPECT_EQ(scalars[3].step, 20);
+TEST_F(EventFile, HoldsLossRateAndTheNumbersOfEvaluations) {
+  log(R"({"kind":"start","schema_version":1}
+{"kind":"train","step":10,"loss":1.5,"lr":0.25,"time_s":2}
+{"kind":"train","step":20,"loss":null,"lr":0.125,"time_s":3}
+{"kind":"eval","step":20,"population":"batch","time_s":4,"metrics":{"mean_iou":0.5,"class_iou":[0.5,null]}}
+{"kind":"train","step":30,"lo)");
+  std::vector<std::string> texts;
+  for (size_t i = 1; i < frames().size(); ++i) texts.push_back(told(frames()[i]));
+  EXPECT_EQ(texts, (std::vector<std::string>{
+                       "train/loss 1.5 in step 10 at 102", "train/lr 0.25 in step 10 at 102",
+                       "train/lr 0.125 in step 20 at 103",  // the loss of step 20 was not finite
+                       "batch/mean_iou 0.5 in step 20 at 104"}));
 }
 
-TEST(EventFile, IsWrittenForEveryRunThatHasALog) {
-  const TemporaryFolder results, out;
-  const auto run = results.path() / "small_batch" / "sync-8x2" / "1x8-cpu";
-  std::filesystem::create_directories(run);
-  std::ofstream(run / "metrics.jsonl") << R"({"kind":"train","step":10,"loss":1.5,"time_s":2})"
-                                       << "\n";
-  std::filesystem::create_directories(results.path() / "small_batch" / "begun" / "1x8-cpu");
+TEST_F(EventFile, IsWrittenForEveryRunThatHasALog) {
+  log("{\"kind\":\"train\",\"step\":10,\"loss\":1.5,\"time_s\":2}\n");
+  std::filesystem::create_directories(results_.path() / "small_batch" / "begun" / "1x8-cpu");
+  const TemporaryFolder out;
   std::vector<std::string> problems;
-  EXPECT_EQ(export_event_files(results.path(), "small_batch", out.path(), problems), 1);
+  EXPECT_EQ(export_event_files(results_.path(), "small_batch", out.path(), problems), 1);
   EXPECT_TRUE(problems.empty());
   const std::string file = read_text(out.path() / "sync-8x2" / "1x8-cpu" / "events.out.tfevents.0.bnlab");
-  EXPECT_EQ(frames_of(file).size(), 2u);
+  EXPECT_EQ(frames_of(file).size(), 2U);
 }
 
 }  // namespace
