@@ -1,8 +1,5 @@
 #include "harness/cli/arguments.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -10,6 +7,7 @@
 #include <cstdlib>
 
 #include "harness/support/error.hpp"
+#include "harness/support/terminal.hpp"
 #include "harness/support/text_table.hpp"
 
 namespace bnlab {
@@ -224,12 +222,11 @@ std::optional<int64_t> integer_in(const std::string& text) {
 }
 
 size_t help_columns() {
-  constexpr int kUsual = 80, kNarrowest = 40, kWidest = 100;
+  constexpr size_t kUsual = 80, kNarrowest = 40, kWidest = 100;
   const char* const told = std::getenv("COLUMNS");
-  int columns = told == nullptr ? 0 : std::atoi(told);
-  winsize window{};
-  if (columns <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0) columns = window.ws_col;
-  return static_cast<size_t>(columns <= 0 ? kUsual : std::clamp(columns, kNarrowest, kWidest));
+  const int asked = told == nullptr ? 0 : std::atoi(told);
+  return std::clamp(asked > 0 ? static_cast<size_t>(asked) : terminal_columns(STDOUT_FILENO, kUsual),
+                    kNarrowest, kWidest);
 }
 
 std::string help_entry(const std::string& name, const std::string& text, size_t column) {

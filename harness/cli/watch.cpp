@@ -1,11 +1,6 @@
 // bnlab watch: what is running, as it goes on.
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <limits>
 #include <set>
@@ -15,8 +10,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/notify.hpp"
-#include "harness/report/live_html.hpp"
-#include "harness/report/live_runs.hpp"
+#include "harness/report/live.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/run_folder.hpp"
@@ -88,67 +82,38 @@ std::vector<Watched> watched(const WatchRequest& request) {
   return all;
 }
 
-bool draws_on_terminal() {
-  const char* term = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
-}
-
-// Of a file or a pipe: no end.
-size_t columns_of_output() {
-  if (isatty(STDOUT_FILENO) == 0) return std::numeric_limits<size_t>::max();
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
-}
-
-ExperimentStatus status_of(const Watched& one) {
-  ExperimentStatus status = one.experiment ? bnlab::status_of(*one.experiment, one.results)
-                                           : bnlab::status_of(one.name, one.results);
-  if (!one.damaged.empty()) status.problems.push_back(one.damaged);
-  return status;
+LiveExperiment look_at(const Watched& one, EndedRuns* known) {
+  LiveExperiment seen =
+      bnlab::look_at(one.name, one.results, one.experiment ? &*one.experiment : nullptr, known);
+  if (!one.damaged.empty()) seen.status.problems.push_back(one.damaged);
+  return seen;
 }
 
 // "no run is under way; waiting for those that are missing: small 4".
-std::string waiting_text(const std::vector<Watched>& all) {
+std::string waiting_text(const std::vector<LiveExperiment>& all) {
   std::vector<std::string> missing;
-  for (const Watched& one : all) {
-    const int count = one.experiment ? status_of(one).missing() : 0;
-    if (count > 0) missing.push_back(one.name + " " + std::to_string(count));
+  for (const LiveExperiment& one : all) {
+    const int count = one.has_spec ? one.status.missing() : 0;
+    if (count > 0) missing.push_back(one.status.experiment + " " + std::to_string(count));
   }
   return "no run is under way" +
          (missing.empty() ? "" : "; waiting for those that are missing: " + joined(missing)) +
          " (Ctrl-C ends)";
 }
 
-// Whether anything that it showed is damaged. `is_waiting`: whether it has said that nothing is under way.
-bool show(const std::vector<Watched>& all, bool terminal, bool once, bool& is_waiting) {
-  std::vector<LiveRun> runs;
-  for (const Watched& one : all)
-    for (LiveRun& run : live_runs(one.results, one.name)) runs.push_back(std::move(run));
-  if (!terminal && !once) {
-    for (const LiveRun& run : runs) std::cout << live_line(run) << std::endl;
-    if (runs.empty() && !std::exchange(is_waiting, true)) std::cout << waiting_text(all) << std::endl;
-    is_waiting = is_waiting && runs.empty();
-    return false;
+// A line per run. `is_waiting`: whether it has said that nothing is under way.
+void print_lines(const std::vector<LiveExperiment>& all, bool& is_waiting) {
+  const bool was_waiting = std::exchange(is_waiting, true);
+  for (const LiveExperiment& one : all) {
+    for (const LiveRun& run : one.runs) std::cout << live_line(run) << std::endl;
+    is_waiting = is_waiting && one.runs.empty();
   }
-  const auto experiments = mapped(all, [](const Watched& one) { return status_of(one); });
-  std::cout << Control{terminal && !once ? "\033[H\033[2J" : ""}
-            << live_page(runs, experiments, columns_of_output()) << std::flush;
-  return std::ranges::any_of(runs, [](const LiveRun& run) { return !run.damaged.empty(); }) ||
-         std::ranges::any_of(experiments, [](const auto& status) { return !status.problems.empty(); });
+  if (is_waiting && !was_waiting) std::cout << waiting_text(all) << std::endl;
 }
 
-// What the page of a look holds that is damaged, a line each.
-std::string damaged_text(const std::vector<LiveExperiment>& seen) {
-  std::string text;
-  for (const LiveExperiment& experiment : seen)
-    for (const std::string& problem : experiment.status.problems) text += "damaged: " + problem + "\n";
-  return text;
-}
-
-LiveExperiment look(LiveView& view, const Watched& one) {
-  LiveExperiment seen = view.look(one.name, one.results, one.experiment ? &*one.experiment : nullptr);
-  if (!one.damaged.empty()) seen.status.problems.push_back(one.damaged);
-  return seen;
+bool is_damaged(const LiveExperiment& one) {
+  const auto damaged = [](const LiveRun& run) { return !run.damaged.empty(); };
+  return !one.status.problems.empty() || std::ranges::any_of(one.runs, damaged);
 }
 
 // Tells of runs that have failed since the first look.
@@ -170,48 +135,50 @@ class Failures {
   bool first_ = true;
 };
 
-bool has_ended(const Watched& one) {
-  const ExperimentStatus status = status_of(one);
-  const bool is_complete = !one.experiment || status.missing() <= 0;
-  return is_complete && status.claimed.empty() && live_runs(one.results, one.name).empty();
-}
-
 int watch(const WatchRequest& request) {
   if (watched(request).empty()) {
     throw Error(Error::Kind::usage, (request.spec.empty() ? request.results : request.spec) +
                                         ": no runs there; expected a spec, RESULTS or RESULTS/EXPERIMENT");
   }
-  const bool terminal = draws_on_terminal();
+  const bool terminal = draws_on_terminal(STDOUT_FILENO);
   const bool until_the_end = !request.html.empty() || !request.notify.empty() || !terminal;
   const double every = request.every_s.value_or(!request.html.empty() ? kPageSeconds
                                                 : terminal            ? kTerminalSeconds
                                                                       : kLinesSeconds);
-  LiveView view;
+  constexpr size_t kNoEnd = std::numeric_limits<size_t>::max();  // of a file or a pipe
+  const auto columns = [] {
+    return terminal_columns(STDOUT_FILENO, isatty(STDOUT_FILENO) == 0 ? kNoEnd : 100);
+  };
+  EndedRuns known;
   Failures failures;
   bool is_waiting = false;
   while (true) {
     const std::vector<Watched> all = watched(request);
-    const bool ended = until_the_end && std::ranges::all_of(all, has_ended);
+    const auto seen = mapped(
+        all, [&](const Watched& one) { return look_at(one, request.html.empty() ? nullptr : &known); });
+    const bool ended = until_the_end && std::ranges::all_of(seen, &LiveExperiment::ended);
     const bool is_last = request.once || ended;
-    bool is_damaged = false;
     if (!request.html.empty()) {
-      const auto seen = mapped(all, [&](const Watched& one) { return look(view, one); });
       write_atomically(request.html, live_html(seen, ended ? 0 : every));
-      const std::string damaged = damaged_text(seen);
-      is_damaged = !damaged.empty();
-      if (is_last) std::cerr << damaged;
+    } else if (terminal || is_last) {
+      std::cout << Control{terminal && !request.once ? "\033[H\033[2J" : ""} << live_text(seen, columns())
+                << std::flush;
     } else {
-      is_damaged = show(all, terminal, request.once || (ended && !terminal), is_waiting);
+      print_lines(seen, is_waiting);
     }
     if (!request.notify.empty()) {
       for (const Watched& one : all) failures.tell(request.notify, one);
       failures.looked();
-      for (const Watched& one : ended && !request.once ? all : std::vector<Watched>{}) {
-        const ExperimentStatus status = status_of(one);
-        notify(request.notify, ended_notice(one.name, status.ok(), status.failed));
-      }
+      if (ended && !request.once)
+        for (const LiveExperiment& one : seen)
+          notify(request.notify, ended_notice(one.status.experiment, one.status.ok(), one.status.failed));
     }
-    if (is_last) return is_damaged ? exit_code::kFailed : exit_code::kOk;
+    if (is_last) {
+      if (!request.html.empty())
+        for (const LiveExperiment& one : seen)
+          for (const std::string& problem : one.status.problems) std::cerr << "damaged: " << problem << "\n";
+      return std::ranges::any_of(seen, is_damaged) ? exit_code::kFailed : exit_code::kOk;
+    }
     std::this_thread::sleep_for(std::chrono::duration<double>(every));
   }
 }

@@ -1,13 +1,9 @@
 #include "harness/launch/progress.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -23,19 +19,9 @@ constexpr std::chrono::seconds kPlainPeriod{10};
 constexpr const char* kRed = "\033[31m";
 constexpr const char* kGreen = "\033[32m";
 
-bool is_terminal() {
-  const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
-}
-
 bool wants_colour() {
   const char* no_colour = std::getenv("NO_COLOR");
   return no_colour == nullptr || *no_colour == '\0';
-}
-
-size_t terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 std::string formatted(const char* format, double value) {
@@ -88,7 +74,7 @@ void MetricsTail::read_on() {
 Progress::Progress(int runs, double work, int jobs)
     : runs_(runs),
       jobs_(jobs),
-      terminal_(is_terminal()),
+      terminal_(draws_on_terminal(STDERR_FILENO)),
       colour_(terminal_ && wants_colour()),
       work_left_(work),
       next_draw_(Clock::now()) {}
@@ -196,7 +182,7 @@ void Progress::draw() {
   }
   std::string line = head.substr(head.find_first_not_of(' ')) + "  " + latest(active_.front());
   if (active_.size() > 1) line += "  and " + std::to_string(active_.size() - 1) + " more";
-  std::cerr << Control{"\r\033[K"} << line.substr(0, terminal_width() - 1) << std::flush;
+  std::cerr << Control{"\r\033[K"} << line.substr(0, terminal_columns(STDERR_FILENO, 80) - 1) << std::flush;
   drawn_ = true;
 }
 

@@ -1,34 +1,34 @@
-// Pieces of pages; all text is escaped.
+// Pages in one file that loads nothing: an HTML file of the project whose script draws the JSON inside it.
 #pragma once
 
 #include <string>
 
+#include "harness/experiment/fingerprint.hpp"
+#include "harness/support/json.hpp"
+#include "harness/support/mapped.hpp"
 #include "harness/support/text_table.hpp"
 
 namespace bnlab {
 
-// <p class="soft">TEXT</p>
-inline std::string html_element(const std::string& tag, const std::string& text,
-                                const std::string& kind = "") {
-  return "<" + tag + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">" + html_escape(text) + "</" + tag +
-         ">\n";
+inline Json table_json(const TextTable& table) {
+  const auto column_json = [](const TextTable::Column& column) {
+    return Json{{"title", column.title}, {"right", column.right}};
+  };
+  return {{"columns", mapped(table.columns, column_json)}, {"rows", table.rows}};
 }
 
-// A table that scrolls sideways where it has no room, by keyboard, too.
-inline std::string html_wide(const TextTable& table, const std::string& name) {
-  return "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"" + name + "\">" + table.html() +
-         "</div>\n";
-}
-
-// A page that loads nothing: `policy` says what else may be in it, `head` and `body` are HTML.
-inline std::string html_page(const std::string& title, const std::string& policy, const std::string& head,
-                             const std::string& style, const std::string& body) {
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-         "'unsafe-inline'; " +
-         policy + "\">\n" + head + html_element("title", title) + "<style>" + style +
-         "</style>\n</head>\n<body>\n" + body + "</body>\n</html>\n";
+// The page with its data. They are written without `<`, so that no text ends the element around them, and the
+// browser runs no script but the page's own, whose nonce follows from the data.
+inline std::string page_with(const Json& data, std::string page) {
+  std::string json;
+  for (const char c : data.dump(-1, ' ', false, Json::error_handler_t::replace))
+    json += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  const auto put = [&](const std::string& mark, const std::string& text) {
+    page.replace(page.find(mark), mark.size(), text);
+  };
+  for (int i = 0; i < 2; ++i) put("{{nonce}}", fingerprint(json));
+  put("{{data}}", json);
+  return page;
 }
 
 }  // namespace bnlab

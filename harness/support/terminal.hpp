@@ -2,6 +2,11 @@
 // them: control characters are written as printable.hpp writes them, but for those of the program itself.
 #pragma once
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <ostream>
 #include <streambuf>
@@ -53,6 +58,17 @@ class PrintableOutput : public std::streambuf {
   std::string held_;
   std::mutex mutex_;
 };
+
+// Whether what goes to a descriptor can be drawn over.
+inline bool draws_on_terminal(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
+}
+
+inline size_t terminal_columns(int descriptor, size_t where_unknown) {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : where_unknown;
+}
 
 // A control sequence of the program's own, such as "\033[2J".
 struct Control {

@@ -73,21 +73,6 @@ std::string TextTable::markdown() const {
   return titles + "\n" + rule + "\n" + body;
 }
 
-std::string TextTable::html() const {
-  const auto row_of = [&](const std::vector<std::string>& cells, const std::string& tag) {
-    std::string row = "<tr>";
-    for (size_t i = 0; i < cells.size(); ++i) {
-      row += "<" + tag + (columns[i].right ? " class=\"number\">" : ">") + html_escape(cells[i]) + "</" +
-             tag + ">";
-    }
-    return row + "</tr>\n";
-  };
-  std::string body;
-  for (const auto& row : rows) body += row_of(row, "td");
-  return "<table>\n<thead>" + row_of(mapped(columns, &Column::title), "th") + "</thead>\n<tbody>\n" + body +
-         "</tbody>\n</table>\n";
-}
-
 std::string wrapped(const std::string& text, size_t indent, size_t most) {
   const std::string space(indent, ' ');
   const size_t room = most - indent;
@@ -109,32 +94,6 @@ std::string markdown_escape(const std::string& text) {
   for (const char c : text) {
     if (std::string("\\`*[]<>|").find(c) != std::string::npos) escaped += '\\';
     escaped += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return escaped;
-}
-
-std::string html_escape(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
   }
   return escaped;
 }

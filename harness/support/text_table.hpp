@@ -1,4 +1,4 @@
-// Tables of text: aligned columns for a terminal, Markdown or HTML.
+// Tables of text: aligned columns for a terminal, or Markdown.
 #pragma once
 
 #include <map>
@@ -17,7 +17,6 @@ struct TextTable {
 
   std::string text() const;
   std::string markdown() const;
-  std::string html() const;
 };
 
 // The columns that `text` takes on a terminal: UTF-8 continuation bytes take none.
@@ -29,9 +28,6 @@ std::string wrapped(const std::string& text, size_t indent = 0, size_t most = 10
 
 // `text` with the characters that Markdown would take for markup, or for the end of a cell, escaped.
 std::string markdown_escape(const std::string& text);
-
-// `text` with the characters escaped that HTML would take for markup.
-std::string html_escape(const std::string& text);
 
 // {{"crashed", 1}, {"oom", 2}} as "1 crashed, 2 oom".
 std::string counts_text(const std::map<std::string, int>& counts);

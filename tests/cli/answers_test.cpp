@@ -92,8 +92,8 @@ TEST_F(Answers, BeginTheReportInFrontOfItsTables) {
                        "How sure: Once: declared.\nIn numbers: The same.\n\nstrategy"))
       << text;
   const std::string page = call_with_results({"report", spec_, "--format", "html"}).out;
-  EXPECT_TRUE(has(page, "<h1>Neither wins</h1>") && has(page, "Take <code>left</code>, as there.</p>") &&
-              has(page, "<b>How sure.</b> Once: declared.</p>"))
+  EXPECT_TRUE(has(page, "\"title\":\"Neither wins\"") && has(page, "\"advice\":\"Take `left`, as there.\"") &&
+              has(page, "\"how_sure\":\"Once: declared.\""))
       << page;
 }
 

@@ -62,7 +62,7 @@ TEST_F(Views, ReportWritesCsvAndAPage) {
   EXPECT_EQ(csv.out.rfind("experiment,run_id,seed,strategy,outcome,", 0), 0u) << csv.out;
   const Answer page = call_with_results({"report", spec, "--format", "html"});
   EXPECT_EQ(page.out.rfind("<!DOCTYPE html>", 0), 0u) << page.out;
-  EXPECT_TRUE(has(page.out, "<pre>bnlab run")) << page.out;
+  EXPECT_TRUE(has(page.out, "\"commands\":\"bnlab run")) << page.out;
 }
 
 // A name of a folder, and texts of records, that would clear the screen or name the window.
@@ -225,7 +225,7 @@ TEST_F(Views, DamagedCurvesLeaveTheOthersTheirPage) {
   EXPECT_TRUE(
       has(answer.err, "damaged: " + (runs.at(0) / kMetricsFile).string() + ":2: expected a JSON object"))
       << answer.err;
-  EXPECT_TRUE(has(read_text(page), "2 of 2 runs ok")) << read_text(page);
+  EXPECT_TRUE(has(read_text(page), "\"asked\":2,\"finished\":2,\"ok\":2")) << read_text(page);
 }
 
 TEST_F(Views, APackedFolderIsCheckedAndReadLikeTheOneThatItIsOf) {

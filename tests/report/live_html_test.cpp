@@ -1,95 +1,114 @@
-#include "harness/report/live_html.hpp"
-
+// The page of bnlab watch: its data, and the words around them, which live.html's script draws.
 #include <gtest/gtest.h>
+
+#include "harness/report/live.hpp"
+#include "tests/report/page_data.hpp"
 
 namespace bnlab::live_html_test {
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::data_of;
 
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
-RunCurve curve(const std::string& strategy, uint64_t seed, std::optional<Status> ended, int points = 3) {
-  RunCurve run{strategy, "all", seed, ended, {}, {}};
+LiveRun run(const std::string& strategy, uint64_t seed, std::optional<Status> ended, int points = 3) {
+  LiveRun run;
+  run.run_id = strategy + "-seed" + std::to_string(seed);
+  run.placement = "2x1-cpu";
+  run.strategy = strategy;
+  run.seed = seed;
+  run.ended = ended;
   for (int i = 1; i <= points; ++i) run.loss.emplace_back(10 * i, 2.0 / i);
   run.metric = {{10 * points, 0.5}};
+  run.metric_name = "saved mean_iou";
   return run;
 }
 
 LiveExperiment experiment() {
   LiveExperiment one;
-  one.status.experiment = "exp<script>";
+  one.status.experiment = "exp</script><script>";
   one.status.asked = 4;
   one.status.finished = 2;
   one.status.failed = 1;
-  one.status.failures = {{Status::diverged, "the loss is not finite & worse", 1, "b-seed1", "results/b"}};
-  LiveRun live;
-  live.run_id = "a-seed2";
-  live.placement = "2x1-cpu";
+  one.status.failures = {
+      {Status::diverged, "the loss is <img src=http://x onerror=y> & worse", 1, "b-seed1", "results/b"}};
+  one.status.problems = {"record.json is damaged"};
+  LiveRun live = run("a", 2, std::nullopt);
   live.step = 30;
   live.steps = 100;
   live.share = 0.3;
   live.elapsed_s = 30;
-  live.loss = {2, 1};
-  live.loss_steps = {10, 30};
-  one.under_way = {live};
-  one.metric = "saved mean_iou";
-  one.curves = {curve("a", 0, Status::ok), curve("b", 1, Status::diverged), curve("a", 2, std::nullopt)};
+  live.fault = "the loss is not finite";
+  one.runs = {live, run("a", 0, Status::ok), run("b", 1, Status::diverged)};
   return one;
 }
 
 TEST(LiveHtml, HasRunsUnderWayCurvesAndFailures) {
-  const std::string page = live_html({experiment()}, 5);
-  EXPECT_TRUE(has(page, "<strong>a-seed2</strong>")) << page;
-  EXPECT_TRUE(has(page, "step 30/100  1 min 10 s left"));
-  EXPECT_TRUE(has(page, "1 of 4 runs ok, 1 failed, 1 under way, 1 not begun"));
-  EXPECT_TRUE(has(page, "1 diverged: the loss is not finite &amp; worse"));
-  EXPECT_EQ(count(page, "<path class=\"curve\""), 6u);  // three of loss and three of the metric
-  EXPECT_TRUE(has(page, "<title>a, seed 2: 0.6667 at step 30, under way</title>"));
-  EXPECT_TRUE(has(page, "<title>b, seed 1: 0.6667 at step 30, diverged</title>"));
-  EXPECT_TRUE(has(page, "aria-label=\"loss by step, last: a 0.6667 (2 runs), b 0.6667 (1 run)\""));
+  const Json data = data_of(live_html({experiment()}, 5)), one = data.at("experiments").at(0);
+  EXPECT_EQ((std::vector<int>{one.at("asked"), one.at("finished"), one.at("ok"), one.at("failed")}),
+            (std::vector<int>{4, 2, 1, 1}));
+  EXPECT_EQ(one.at("failed_runs"),
+            Json({"1 diverged: the loss is <img src=http://x onerror=y> & worse (b-seed1)",
+                  "record.json is damaged"}));
+  EXPECT_EQ(one.at("runs").at(0),
+            Json::parse(R"({"id": "a-seed2", "placement": "2x1-cpu", "strategy": "a", "group": "all",
+      "seed": 2, "ended": null, "percent": 30, "progress": "step 30/100  1 min 10 s left", "fault": "the loss is not finite",
+      "loss": [[10, 2.0], [20, 1.0], [30, 0.6666666666666666]], "metric_name": "saved mean_iou", "metric": [[30, 0.5]]})"));
+  EXPECT_EQ(one.at("runs").at(1).at("ended"), "ok");
+  EXPECT_EQ(one.at("runs").at(2).at("ended"), "diverged");
+}
+
+// What the page says beside its data.
+TEST(LiveHtml, SaysWhatItsNumbersAre) {
+  test::expect_in_order(live_html({experiment()}, 5), R"(>ended<
+${strategy} ${short(mean)} (${counted(ends.length, 'run')})
+', under way' : failed ? `, ${run.ended}`
+${run.strategy}, seed ${run.seed}: ${short(value)} at step ${step}
+${title} by step, last: ${lastValues(
+'step'
+Curves, a line per seed
+Strategies
+${groups.length - mostGroups} more groups of cells have no charts here
+run.id
+run.placement
+${run.percent} % done
+run.progress
+loss ${short(
+${run.metric_name} ${short(
+run.fault
+[failed, 'failed'], [live.length, 'under way'], [asked - finished - live.length, 'not begun']
+experiment.question
+${ok} of ${asked} runs ok
+runs that have ended
+Under way
+Failed runs
+Finished cells
+Means over n seeds; ± is the half-width of their 95 % t interval. images/s only where it counts.
+${first.finished}/${first.asked} ${names}
+bnlab watch, ${data.written}
+'Go on' : 'Pause'
+every ${short(data.refresh_s)} s)");
 }
 
 TEST(LiveHtml, IsReadAsTextAlone) {
   const std::string page = live_html({experiment()}, 5);
-  EXPECT_FALSE(has(page, "exp<script>"));
-  EXPECT_TRUE(has(page, "exp&lt;script&gt;"));
-  EXPECT_EQ(count(page, "<script"), 1u);
-  EXPECT_FALSE(has(page, "http://")) << "nothing outside the page is loaded";
-  EXPECT_FALSE(has(page, "https://"));
+  test::expect_closed(page);
+  EXPECT_EQ(data_of(page).at("experiments").at(0).at("name"), "exp</script><script>");
 }
 
-TEST(LiveHtml, RefreshesItselfWithAndWithoutScripts) {
-  const std::string page = live_html({experiment()}, 5);
-  EXPECT_TRUE(has(page, "}, 5000);"));
-  EXPECT_TRUE(has(page, "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>"));
+TEST(LiveHtml, IsLoadedAgainUntilTheEnd) {
+  EXPECT_EQ(data_of(live_html({experiment()}, 5)).at("refresh_s"), 5);
   const std::string last = live_html({experiment()}, 0);
-  EXPECT_FALSE(has(last, "refresh"));
-  EXPECT_EQ(count(last, "<script"), 0u);
+  EXPECT_EQ(data_of(last).at("refresh_s"), 0);
+  for (const char* part :
+       {"if (data.refresh_s > 0) {", "location.reload();", "1000 * Math.max(1, data.refresh_s)"})
+    EXPECT_NE(last.find(part), std::string::npos) << part;
 }
 
 TEST(LiveHtml, LongCurvesAreThinnedAndKeepTheirEnd) {
   LiveExperiment one = experiment();
-  one.curves = {curve("a", 0, std::nullopt, 100000)};
-  const std::string page = live_html({one}, 5);
-  EXPECT_LT(page.size(), 20000u);
-  EXPECT_TRUE(has(page, "at step 1000000, under way"));
-}
-
-TEST(LiveHtml, AConstantOrASingleValueHasAChart) {
-  LiveExperiment one = experiment();
-  one.curves = {curve("a", 0, std::nullopt, 1)};
-  one.curves[0].metric.clear();
-  const std::string page = live_html({one}, 5);
-  EXPECT_EQ(count(page, "<path class=\"curve\""), 1u);
-  EXPECT_FALSE(has(page, "nan"));
-  EXPECT_FALSE(has(page, "inf"));
+  one.runs = {run("a", 0, std::nullopt, 100000)};
+  const Json loss = data_of(live_html({one}, 5)).at("experiments").at(0).at("runs").at(0).at("loss");
+  EXPECT_LE(loss.size(), 240u);
+  EXPECT_EQ(loss.back().at(0), 1000000);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "harness/report/live_runs.hpp"
+#include "harness/report/live.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/report/live_html.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 #include "tests/store/synthetic.hpp"
@@ -57,11 +56,12 @@ TEST_F(LiveRuns, TheCurveOfOneThatGoesOnIsReadAgain) {
     write_json(folder / kRecordFile, compose_record(account));
     std::ofstream(folder / kMetricsFile, std::ios::app) << log;
   };
-  LiveView view;
+  EndedRuns known;
+  const auto loss = [&] { return look_at("small_batch", results_.path(), nullptr, &known).runs.at(0).loss; };
   write(Status::interrupted, "");
-  EXPECT_TRUE(view.look("small_batch", results_.path(), nullptr).curves.at(0).loss.empty());
+  EXPECT_TRUE(loss().empty());
   write(Status::ok, "{\"kind\":\"train\",\"step\":20,\"epoch\":1,\"loss\":1.0,\"time_s\":10}\n");
-  EXPECT_EQ(view.look("small_batch", results_.path(), nullptr).curves.at(0).loss.size(), 1u);
+  EXPECT_EQ(loss().size(), 1u);
 }
 
 TEST_F(LiveRuns, TellHowFarTheyAreFromTheirLogs) {
@@ -70,9 +70,9 @@ TEST_F(LiveRuns, TellHowFarTheyAreFromTheirLogs) {
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].step, 40);
   EXPECT_EQ(runs[0].steps, 100);
-  EXPECT_EQ(runs[0].loss, (std::vector<double>{1.0, 0.5}));
-  EXPECT_EQ(runs[0].metric, "saved mean_iou");
-  EXPECT_EQ(runs[0].metric_values, (std::vector<double>{0.25}));
+  EXPECT_EQ(runs[0].loss, (LiveRun::Points{{20, 1.0}, {40, 0.5}}));
+  EXPECT_EQ(runs[0].metric_name, "saved mean_iou");
+  EXPECT_EQ(runs[0].metric, (LiveRun::Points{{20, 0.25}}));
   EXPECT_NEAR(runs[0].seconds_left().value(), 30, 1e-9);  // 20 s for two fifths
   EXPECT_EQ(live_line(runs[0]),
             "sync-8x2-seed0 2x4-cpu  step 40/100  30 s left  loss 0.5  saved mean_iou 0.25");
@@ -129,15 +129,15 @@ TEST_F(LiveRuns, AFaultIsSeen) {
   const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(2);
   for (const auto& entry : fs::directory_iterator(folder)) fs::last_write_time(entry, long_ago);
   fs::last_write_time(folder, long_ago);
-  const std::string page = live_page(live_runs(results_.path(), "exp"), {}, 100);
+  const std::string page = live_text({look_at("exp", results_.path(), nullptr, nullptr)}, 100);
   EXPECT_TRUE(has(page, "! the loss is not finite; no word for 2 h 0 min: it may be dead")) << page;
 }
 
 TEST_F(LiveRuns, ThePageFitsTheTerminal) {
   begin("sync-8x2-seed0-0123456789ab-with-a-long-name-that-goes-on-and-on-and-on");
-  ExperimentStatus status{{}, "exp", {}};
-  status.failures = {{Status::error, std::string(300, 'x'), 1, "run", "folder"}};
-  const std::string page = live_page(live_runs(results_.path(), "exp"), {status}, 60);
+  LiveExperiment seen = look_at("exp", results_.path(), nullptr, nullptr);
+  seen.status.failures = {{Status::error, std::string(300, 'x'), 1, "run", "folder"}};
+  const std::string page = live_text({seen}, 60);
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
     const auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });

@@ -45,7 +45,7 @@ TEST(Measures, ALineShowsANumberInEveryFormat) {
     for (const char* part : parts) EXPECT_NE(made[format].find(part), std::string::npos) << made[format];
   };
   expect(0, {"  made\n", "  up\n", "  4.2\n", "  1.8\n", "made up, kg", " 2.50 ", "It is made up."});
-  expect(1, {"made\nup</th>", ">4.2<", ">1.8<", "made up, kg", ">2.50<", "It is made up."});
+  expect(1, {R"("title":"made\nup")", R"("4.2")", R"("1.8")", "made up, kg", R"("2.50")", "It is made up."});
   expect(2, {",code.dirty,made_up\n", ",4250\n", ",1750\n"});
   expect(3, {R"("made_up_g":{"n":1,"mean":1750.0)"});
 }
