@@ -88,10 +88,10 @@ int check(const CheckRequest& request) {
 
 const Command pack_command(
     "pack", {Heading::results, 3}, "Put results into one folder, for somebody else",
-    "  bnlab pack results/quickstart quickstart && tar -czf quickstart.tar.gz quickstart", pack);
+    "  bnlab pack results/quickstart sent && tar -czf sent.tar.gz sent", pack);
 const Command check_command("check", {Heading::results, 4},
                             "Check that results are as they were packed, and records belong to their runs",
-                            "  tar -xf quickstart.tar.gz && bnlab check quickstart\n"
+                            "  tar -xf sent.tar.gz && bnlab check sent\n"
                             "  bnlab check results/gpu_check/nvidia-h100-x1-0123abcd-0123456789ab",
                             check);
 

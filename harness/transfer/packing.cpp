@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "harness/store/ledger.hpp"
@@ -107,12 +108,16 @@ void check_manifest(const fs::path& folder, const std::vector<std::string>& file
     if (!listed.contains(path)) checked.problems.push_back(path + " was added");
 }
 
-// A record that this program understands must have the run id of its own spec.
-void check_record(const std::string& path, const std::string& content, Checked& checked) {
+// A record that this program understands must have the run id of its own spec. One that lies in a folder and
+// in the ledger counts once: `seen` has the places of those before.
+void check_record(const std::string& path, const std::string& content, std::set<std::string>& seen,
+                  Checked& checked) {
   try {
     const Record record(parse_json(content, path), path);
-    ++checked.records;
-    if (const std::string reason = record.why_stale(); !reason.empty()) ++checked.stale[reason];
+    if (seen.insert(record.run_id() + "/" + record.placement()).second) {
+      ++checked.records;
+      if (const std::string reason = record.why_stale(); !reason.empty()) ++checked.stale[reason];
+    }
     std::string id;
     try {
       id = read_resolved(record.at("spec")).id;
@@ -170,14 +175,15 @@ Checked check_results(const fs::path& folder) {
   Checked checked;
   const std::vector<std::string> files = files_to_pack(folder);
   check_manifest(folder, files, checked);
+  std::set<std::string> seen;
   for (const std::string& path : files) {
     const std::string name = fs::path(path).filename().string();
-    if (name == kRecordFile) check_record(path, read_text(folder / path), checked);
+    if (name == kRecordFile) check_record(path, read_text(folder / path), seen, checked);
     if (name != kLedgerFile) continue;
     std::istringstream lines(read_text(folder / path));
     size_t number = 0;
     for (std::string line; std::getline(lines, line);)
-      check_record(path + ":" + std::to_string(++number), line, checked);
+      check_record(path + ":" + std::to_string(++number), line, seen, checked);
   }
   return checked;
 }
