@@ -1,5 +1,5 @@
-// The pages on which the ranks of a run write what they are doing (harness/support/activity.hpp), in memory that the
-// launcher shares with them. Nothing is left behind, however they end.
+// The pages on which the ranks of a run write what they are doing (harness/support/activity.hpp), in memory
+// that the launcher shares with them. Nothing is left behind, however they end.
 #pragma once
 
 #include <string>

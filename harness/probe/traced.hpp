@@ -1,5 +1,5 @@
-// Training steps of which every rank keeps what it did and when (harness/support/activity.hpp). Needs no LibTorch to
-// include.
+// Training steps of which every rank keeps what it did and when (harness/support/activity.hpp). Needs no
+// LibTorch to include.
 #pragma once
 
 #include <cstdint>
