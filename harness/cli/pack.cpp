@@ -86,9 +86,8 @@ int check(const CheckRequest& request) {
   return checked.problems.empty() ? exit_code::kOk : exit_code::kFailed;
 }
 
-const Command pack_command(
-    "pack", {Heading::results, 3}, "Put results into one folder, for somebody else",
-    "  bnlab pack results/quickstart sent && tar -czf sent.tar.gz sent", pack);
+const Command pack_command("pack", {Heading::results, 3}, "Put results into one folder, for somebody else",
+                           "  bnlab pack results/quickstart sent && tar -czf sent.tar.gz sent", pack);
 const Command check_command("check", {Heading::results, 4},
                             "Check that results are as they were packed, and records belong to their runs",
                             "  tar -xf sent.tar.gz && bnlab check sent\n"
