@@ -45,7 +45,7 @@ struct RunEnd {
   std::vector<std::string> notes;
   std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
   int runs_before = 0;                           // that the same processes had made
-  std::vector<std::string> lost_work;            // notes on what of an earlier attempt could not be used
+  std::vector<std::string> lost_work = {};       // notes on what of an earlier attempt could not be used
 };
 
 // All that a record is composed of but what the build knows of itself.

@@ -34,9 +34,9 @@ struct RankReport {
   std::string message;         // empty if ok
   Json result;                 // rank 0, status ok or diverged: the record's "result"; else null
   bool lost_contact = false;   // crashed because a collective failed or timed out: another rank is to blame
-  std::vector<std::string> notes;      // for the record's "notes"
-  std::vector<std::string> lost_work;  // those of them that say what of an earlier attempt could not be used
-  bool world_formed = true;            // false: the ranks never came together, so that nothing was tried
+  std::vector<std::string> notes;           // for the record's "notes"
+  std::vector<std::string> lost_work = {};  // those on what of an earlier attempt could not be used
+  bool world_formed = true;                 // false: the ranks never came together, so that nothing was tried
 };
 
 // The world of the last run, for the next run of the same ranks, because joining takes long where they are
