@@ -88,16 +88,16 @@ def verdict(judged):
 TITLES = {"crop_size": "nuclei", "crop_size_streets": "street images"}
 
 
-def sentence(found, name="loss"):
+def sentence(found):
     """`found`: what `verdict` says."""
     says = "follows" if found["holds"] else "does not follow"
-    return (f"The {name} {says} from the values per statistic: off by {found['error']:.1f} points, the nearest cell by "
-            f"{found['error_of_nearest']:.1f}.")
+    return (f"The loss of each GPU's own statistics {says} from the values per statistic: off by {found['error']:.1f} points, "
+            f"the nearest cell by {found['error_of_nearest']:.1f}.")
 
 
 def draw(*found):
     every = [(report.name, *judge(report)) for report in found]
-    says = sentence(verdict([each for *_, judged in every for each in judged]), "loss of each GPU's own statistics")
+    says = sentence(verdict([each for *_, judged in every for each in judged]))
     looks = {"fitted: 32 and 96 pixels": style.Style(style.BLUE, "o", "none"),
              "judged: 64 pixels": style.Style(style.VERMILION, "s", "none")}
     figure, panels = layout.new_page(says, "per_tower against sync, means over the seeds; lines: the fitted law with its 95 % interval.",
