@@ -32,8 +32,11 @@ struct ProbeRequest {
 // or an exchange has a wrong result.
 Json run_probe(const ProbeRequest& request, const Rendezvous& rendezvous);
 
-// The spec's runs as one tower per rank on so many ranks, without what is not a training step, one for each
-// cell: those of other seeds are left out.
+// The run without what is not a training step: nothing is evaluated, reported or kept, and it does not end.
+RunSpec without_end(RunSpec run);
+
+// The spec's runs as one tower per rank on so many ranks, likewise, one for each cell: those of other seeds
+// are left out.
 std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks);
 
 // Makes this process compute with so many threads, and count its tensors' memory: before its first tensor.
