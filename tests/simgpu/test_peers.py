@@ -81,7 +81,7 @@ class Lost(Peers, SimulatedRuns):
     def test_a_killed_rank(self):
         outcome, seconds = self.lose_a_rank(signal.SIGKILL, {})
         self.assertEqual((outcome["status"], outcome["signal"]), ("interrupted", "SIGKILL"), outcome)
-        self.assertLess(seconds, 20)
+        self.assertLess(seconds, 45)
 
     def test_a_rank_that_stands_still_is_named(self):
         for keys in ({}, {"cuda_graph": False}):
@@ -89,7 +89,7 @@ class Lost(Peers, SimulatedRuns):
                 outcome, seconds = self.lose_a_rank(signal.SIGSTOP, keys)
                 self.assertEqual(outcome["status"], "timeout", outcome)
                 self.assertIn("rank 1 did not take part in an exchange", outcome["message"])
-                self.assertLess(seconds, 20)
+                self.assertLess(seconds, 45)
 
 
 if __name__ == "__main__":
