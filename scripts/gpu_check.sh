@@ -303,6 +303,9 @@ JSON
   traced pspnet 1 "$spec" towers=1 batch_per_tower=4
   traced pspnet_plain 1 "$spec" towers=1 batch_per_tower=4 cuda_graph=false
   traced unet_resnet50 1 norm_cost_gpu
+  limited 90 "$out/trace/eager.log" "$BNLAB_INTERPRETER" tests/bench/rivals_bench.py --trace --case pspnet:bfloat16 \
+    --results "$out/trace"
+  judged "$out/trace/eager.log" "PyTorch's trace broke off"
   [ "$gpus" -lt 2 ] || for strategy in per_tower sync; do traced pspnet_2_$strategy 2 "$spec" strategy=$strategy; done
 }
 
@@ -432,9 +435,8 @@ doctor=$("$bnlab" doctor) || true
 machine=$(sed -n 's/^GPUs  *\["\(.*\)"\]$/\1/p' <<<"$doctor" | sed 's/","/, /g')
 [ -n "$machine" ] || fail "$bnlab sees no GPU: \`$bnlab doctor\` says $(grep '^GPUs' <<<"$doctor" || echo nothing of GPUs)"
 gpus=$(awk -F ', ' '{ print NF }' <<<"$machine")
-simulated=no has_smi=no driver="not known" users="not known"
+simulated=no has_smi=no driver="not known" users="not known" identity=$(uname -n)
 [[ $machine != Simulated* ]] || simulated=yes
-identity=$(uname -n)
 if command -v nvidia-smi >/dev/null && [ $simulated = no ]; then
   has_smi=yes
   identity=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1 | cut -c 5-12) || identity=$(uname -n)
