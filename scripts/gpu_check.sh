@@ -482,7 +482,7 @@ for part in "${parts[@]}"; do
   part_ends=$((started + brief[$part] + (NINE_MINUTES - brief[$part]) * ease / 100))
   part_ends=$((part_ends < ends - 5 ? part_ends : ends - 5))
   if [ $((2 * (part_ends - started))) -lt "${brief[$part]}" ]; then
-    row skipped "no time left: $(left) s of the ${brief[$part]} that it takes"
+    row skipped "no time left: it takes ${brief[$part]} s"
   else
     "part_$part" ${tools[@]+"${tools[@]}"}
     talk "   $((SECONDS - started)) s"
