@@ -98,9 +98,7 @@ limited() {
   job=
   tell_rows "$log"
 }
-job=
-clocks=
-warming=
+job='' clocks='' warming=''
 trap 'for p in $job $clocks $warming; do kill "$p" || true; done; exit 130' INT TERM
 
 # Prints what $status means.
@@ -115,10 +113,7 @@ verdict() {
 count() { grep -c "$1" "$2" || true; }
 
 # build TARGET...: does nothing where the programs were given.
-build() {
-  [ -z "$programs" ] || return 0
-  BNLAB_CUDA=on scripts/build.sh release "$@"
-}
+build() { [ -n "$programs" ] || BNLAB_CUDA=on scripts/build.sh release "$@"; }
 
 # judged LOG NAME: one more row if the program of these rows broke off.
 judged() { grep -qP '^FAILED\t' "$1" || [ $status -eq 0 ] || row "$(verdict)" "$2; $1"; }
@@ -129,10 +124,6 @@ warm_up() {
   timeout 150 nice "$BNLAB_INTERPRETER" tests/bench/rivals_bench.py --warm --case pspnet:bfloat16 --results "$out/bench" \
     >"$out/warm_up.log" 2>&1 &
   warming=$!
-}
-quiet() {
-  [ -z "$warming" ] || wait "$warming" || true
-  warming=
 }
 
 # While a part runs: clocks, temperature, power and why clocks are held down, each second.
@@ -163,6 +154,12 @@ program() {
   [ "$1" != torch_tests ] || program simgpu_tests
 }
 
+# has PROGRAM: builds it; says in a row that it is not among those that were given.
+has() {
+  build "$1"
+  [ -n "$(program "$1")" ] || { row skipped "$programs has no $1"; return 1; }
+}
+
 # Runs whose rows scripts/gpu_runs.py prints.
 short_runs() {
   limited 500 "$out/$part.log" "$BNLAB_INTERPRETER" scripts/gpu_runs.py "$part" --program "$bnlab" --results "$out" --gpus "$gpus"
@@ -170,9 +167,7 @@ short_runs() {
 }
 
 part_first() { short_runs; }
-
 part_two() { short_runs; }
-
 part_lost() { short_runs; }
 
 part_strategies() {
@@ -197,8 +192,7 @@ run_tests() {
 }
 
 part_tests() {
-  build torch_tests
-  [ -n "$(program torch_tests)" ] || { row skipped "$programs has no torch_tests"; return; }
+  has torch_tests || return 0
   if [ $simulated = yes ]; then
     run_tests kernels 150 "$SMALL_TESTS"
     run_tests training 100 '*/CudaTraining.*/sync'
@@ -221,14 +215,13 @@ part_sanitize() {
 the folder of compute-sanitizer into PATH"
     return
   }
-  build torch_tests
-  [ -n "$(program torch_tests)" ] || { row skipped "$programs has no torch_tests"; return; }
-  local help done=0
+  has torch_tests || return 0
+  local help tried=0
   help=$("$sanitizer" --help 2>&1 || true)
   for tool in "${tools[@]}"; do
     local log=$out/$tool.log only_ours=() seconds=${seconds_of[$tool]} tests=$FEW_VALUES
     [ $# -eq 0 ] || seconds=$((520 / $#)) tests='*/cuda'
-    [ $ease -eq 100 ] || seconds=$(($(left) / (${#tools[@]} - done))) done=$((done + 1))
+    [ $ease -eq 100 ] || seconds=$(($(left) / (${#tools[@]} - tried))) tried=$((tried + 1))
     # What LibTorch's kernels write counts as written only if they are watched, too.
     [[ $tool = initcheck || $help != *--kernel-regex* ]] || only_ours=(--kernel-regex kns=bnlab)
     # Without LibTorch's cache of memory every tensor is an allocation that the tool can watch.
@@ -247,23 +240,19 @@ part_verify() {
   row "$(verdict)" "$(tail -n 1 "$out/verify.log" | sed 's/\.$//'); $out/verify.log"
 }
 
-# Whether Python's torch can use the GPU; else says so in a row.
-has_rivals() {
-  [ $simulated = no ] || return 0
-  "$BNLAB_INTERPRETER" -c 'import torch; torch.zeros(1, device="cuda")' >"$out/$part.log" 2>&1 || {
-    row skipped "the torch of $BNLAB_INTERPRETER cannot use the GPU, so nothing is there to compare with; $out/$part.log"
-    return 1
-  }
-}
-
 # On simulated GPUs a trial, in which Python's torch trains on the CPU where it sees none of them.
 beside_pytorch() {
-  local small=()
-  [ $simulated = no ] || small=(--trial)
-  has_rivals || return 0
+  local small=(--trial)
+  if [ $simulated = no ]; then
+    small=()
+    "$BNLAB_INTERPRETER" -c 'import torch; torch.zeros(1, device="cuda")' >"$out/$part.log" 2>&1 || {
+      row skipped "the torch of $BNLAB_INTERPRETER cannot use the GPU, so nothing is there to compare with; $out/$part.log"
+      return
+    }
+  fi
   watch_clocks
   limited 530 "$out/$part.log" "$BNLAB_INTERPRETER" -u tests/bench/rivals_bench.py --device cuda --ranks "$1" \
-    --seconds $(($(left) - 15)) --rounds $((2 + ease / 50)) --results "$out/$part" --program "$bnlab" \
+    --seconds $(($(left) - 15)) --rounds $((2 + ease / 100)) --results "$out/$part" --program "$bnlab" \
     ${small[@]+"${small[@]}"}
   tell_clocks
   judged "$out/$part.log" "steps beside PyTorch's"
@@ -277,8 +266,7 @@ part_ddp() {
 }
 
 part_bandwidth() {
-  build bandwidth_bench
-  [ -n "$(program bandwidth_bench)" ] || { row skipped "$programs has no bandwidth_bench"; return; }
+  has bandwidth_bench || return 0
   local other=() size=(-- --device cuda --megabytes 256 --rounds $((7 + 8 * ease / 100)))
   [ $simulated = no ] || size=(--trial -- --device cuda)
   [ -z "$against" ] || other=(--against "$against/bandwidth_bench")
@@ -289,8 +277,7 @@ part_bandwidth() {
   judged "$out/bandwidth.log" "the measurements broke off; $out/bandwidth.jsonl"
 }
 
-# traced NAME RANKS SPEC WORDS...: a row for five steps of the spec's first run. Of per_tower, whose only exchange is that
-# of the gradients, NCCL's kernels may run alone in 5 % of a step.
+# traced NAME RANKS SPEC WORDS...: five steps of the spec's first run. NCCL's kernels may run alone in 5 % of per_tower's.
 traced() {
   local log=$out/trace/$1.log device=cuda said alone
   [ $simulated = no ] || device=cpu
@@ -316,6 +303,9 @@ JSON
   traced pspnet 1 "$spec" towers=1 batch_per_tower=4
   traced pspnet_plain 1 "$spec" towers=1 batch_per_tower=4 cuda_graph=false
   traced unet_resnet50 1 norm_cost_gpu
+  limited 90 "$out/trace/eager.log" "$BNLAB_INTERPRETER" tests/bench/rivals_bench.py --trace --case pspnet:bfloat16 \
+    --results "$out/trace"
+  judged "$out/trace/eager.log" "PyTorch's trace broke off"
   [ "$gpus" -lt 2 ] || for strategy in per_tower sync; do traced pspnet_2_$strategy 2 "$spec" strategy=$strategy; done
 }
 
@@ -360,21 +350,9 @@ revision() {
 
 # What nvidia-smi says of the machine, where it is there.
 gpu_state() {
-  if ! command -v nvidia-smi >/dev/null; then
-    echo "nvidia-smi: not there, so driver, clocks and other users of the GPU are not known"
-    return
-  fi
-  local fields
-  echo "== the GPUs before the first part"
-  for fields in index,name,uuid,driver_version,pci.bus_id,compute_mode,mig.mode.current,persistence_mode \
-      index,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.limit,temperature.gpu \
-      index,utilization.gpu,memory.used,memory.total; do
-    nvidia-smi --query-gpu=$fields --format=csv || true
-  done
+  command -v nvidia-smi >/dev/null || echo "without nvidia-smi driver, clocks and other users of the GPU are not known"
+  nvidia-smi -q || true  # their users, too; in a container others may be hidden
   nvidia-smi topo -m || true
-  echo "== their users; in a container others may be hidden"
-  nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv || true
-  nvidia-smi -q -d CLOCK,PERFORMANCE || true
 }
 
 # Writes the page of verdicts for people, with all parts that have ever run in this folder.
@@ -457,9 +435,8 @@ doctor=$("$bnlab" doctor) || true
 machine=$(sed -n 's/^GPUs  *\["\(.*\)"\]$/\1/p' <<<"$doctor" | sed 's/","/, /g')
 [ -n "$machine" ] || fail "$bnlab sees no GPU: \`$bnlab doctor\` says $(grep '^GPUs' <<<"$doctor" || echo nothing of GPUs)"
 gpus=$(awk -F ', ' '{ print NF }' <<<"$machine")
-simulated=no has_smi=no driver="not known" users="not known"
+simulated=no has_smi=no driver="not known" users="not known" identity=$(uname -n)
 [[ $machine != Simulated* ]] || simulated=yes
-identity=$(uname -n)
 if command -v nvidia-smi >/dev/null && [ $simulated = no ]; then
   has_smi=yes
   identity=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1 | cut -c 5-12) || identity=$(uname -n)
@@ -494,7 +471,7 @@ fi
 warm_up
 for part in "${parts[@]}"; do
   talk "== $part"
-  [[ $part != @(bandwidth|strategies|bench|trace|ddp) ]] || quiet
+  [[ $part = @(first|two|tests) || -z $warming ]] || { wait "$warming" || true; warming=; }
   started=$SECONDS
   touch "$out/$part.tsv"
   if [ "$part" = sanitize ] && [ ${#tools[@]} -gt 0 ]; then
@@ -505,7 +482,7 @@ for part in "${parts[@]}"; do
   part_ends=$((started + brief[$part] + (NINE_MINUTES - brief[$part]) * ease / 100))
   part_ends=$((part_ends < ends - 5 ? part_ends : ends - 5))
   if [ $((2 * (part_ends - started))) -lt "${brief[$part]}" ]; then
-    row skipped "no time left: $(left) s of the ${brief[$part]} that it takes"
+    row skipped "no time left: it takes ${brief[$part]} s"
   else
     "part_$part" ${tools[@]+"${tools[@]}"}
     talk "   $((SECONDS - started)) s"

@@ -195,7 +195,7 @@ class GpuCheck(SimulatedRuns):
         page = pathlib.Path(said[-1]).read_text()
         self.assertRegex(page, r"driver +580.65\nusers +somebody-else\n")
         self.assertIn("nvidia-h100-x1-0123abcd-", said[-1])
-        self.assertIn("-q -d CLOCK", (pathlib.Path(said[-1]).parent / "machine.txt").read_text())
+        self.assertIn("told of: -q\n", (pathlib.Path(said[-1]).parent / "machine.txt").read_text())
         self.assertRegex(self.told_by(said[-2]), r"bandwidth +slow +unet top, 8 x 16 x 96 x 128")
 
     def test_the_folder_of_programs_may_have_a_space_in_its_name(self):

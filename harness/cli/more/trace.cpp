@@ -109,7 +109,7 @@ RunSpec run_to_profile(const TraceCommand& asked, int ranks) {
 }
 
 // Names of kernels without what all of them have.
-std::string shown(std::string name) {
+std::string kernel_name(std::string name) {
   for (const std::string_view word : {"void ", "(anonymous namespace)::", "at::native::"})
     for (size_t at = name.find(word); at != std::string::npos; at = name.find(word))
       name.erase(at, word.size());
@@ -132,7 +132,8 @@ std::string text_of_work(const std::vector<Json>& ranks, Device device, const st
     const double own = row.at("own_s"), times = row.at("count");
     count += times;
     if (table.rows.size() < kWorkShown)
-      table.rows.push_back({percent(own), fixed(own * 1e3, 4), significant(times, 4), shown(row.at("name"))});
+      table.rows.push_back(
+          {percent(own), fixed(own * 1e3, 4), significant(times, 4), kernel_name(row.at("name"))});
   }
   std::string text = title + ": " + significant(step * 1e3, 4) + " ms a step under the profiler, " +
                      significant(count, 5) + (device == Device::cuda ? " kernels" : " operators") +
