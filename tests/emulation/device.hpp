@@ -33,6 +33,7 @@ extern const uint3 blockDim asm("emulated_threads"), gridDim asm("emulated_block
 namespace emulation {
 void fence();
 void take_ticket(const unsigned* ticket);
+void moved(size_t bytes);
 }  // namespace emulation
 
 inline void __threadfence() {
@@ -40,10 +41,12 @@ inline void __threadfence() {
 }
 template <class T>
 T __ldg(const T* p) {
+  emulation::moved(sizeof(T));
   return *p;
 }
 template <class T>
 void __stwb(T* p, T value) {
+  emulation::moved(sizeof(T));
   *p = value;
 }
 template <class T>
@@ -74,6 +77,7 @@ int64_t stream();
 
 struct Counts {
   int64_t launches = 0, blocks = 0, barriers = 0;
+  int64_t bytes = 0;  // that __ldg and __stwb moved: those of tensors like x
 };
 Counts& counts();  // since the program began
 
