@@ -95,7 +95,7 @@ Response response(const Tensor& x, const Offsets& rows, const Tensor& residual,
     Tensor dense = x;
     const Layout layout = make_dense("response", dense, rows);
     out.y = at::empty_like(dense);
-    out.k.mean = out.k.count = {};
+    out.k.mean = out.k.count = Tensor();
     { const OneKernel sums; }
     const OneKernel writes;
     if (x.numel() == 0) return out;

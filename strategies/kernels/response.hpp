@@ -44,9 +44,9 @@ namespace cuda {
 // All of one layout and dense; what is not wanted, or not there, is undefined. [samples, C]: invstd, scale and
 // shift, which the forward pass writes.
 struct ResponseTensors {
-  at::Tensor x, residual, y, dy, dx, dresidual;
+  at::Tensor x, residual = {}, y = {}, dy = {}, dx = {}, dresidual = {};
   at::Tensor invstd, scale, shift;
-  at::Tensor weight, bias, threshold, dweight, dbias, dthreshold;
+  at::Tensor weight = {}, bias = {}, threshold = {}, dweight = {}, dbias = {}, dthreshold = {};
   double eps = 0;
   bool relu = false;
 };

@@ -1,6 +1,7 @@
 #include "strategies/kernels/squash.hpp"
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/zeros_like.h>
@@ -38,7 +39,7 @@ Squash squash(const Tensor& x, const Tensor& residual, const SquashOptions& opti
     return {.y = y, .t = {}};
   }
 #endif
-  const Tensor t = at::tanh(x * options.alpha);
+  const Tensor t = at::tanh(at::mul(x, options.alpha));
   const Coefficients k = coefficients(x, options);
   return {.y = normalise(t, {0, t.size(0)}, k.mean, k.scale, k.shift, options.activation, residual), .t = t};
 }
@@ -93,7 +94,7 @@ SquashGradients squash_gradients(const Tensor& dy, const Tensor& x, const Tensor
         local_backward(in, {.mean = forward.mean, .invstd = forward.invstd},
                        /*through_moments=*/false, /*mean_only=*/false, options.weight);
     const Tensor u = at::tanh_backward(in.input_gradient(in.mean, k.a, k.b, k.c), t);
-    out.dx = u * options.alpha;
+    out.dx = at::mul(u, options.alpha);
     terms = u.mul_(x);
     if (with_residual) out.dresidual = in.g();
     if (affine) out.dweight = k.dweight, out.dbias = k.dbias;

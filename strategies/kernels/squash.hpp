@@ -33,9 +33,9 @@ SquashGradients squash_gradients(const at::Tensor& dy, const at::Tensor& x, cons
 namespace cuda {
 // All of one layout and dense; what is not wanted, or not there, is undefined.
 struct SquashTensors {
-  at::Tensor x, residual, y, dy, dx, dresidual;
-  at::Tensor read_y;  // backward: the sign of y is read, and not computed from x
-  at::Tensor alpha, weight, bias, dalpha, dweight, dbias;
+  at::Tensor x, residual = {}, y = {}, dy = {}, dx = {}, dresidual = {};
+  at::Tensor read_y = {};  // backward: the sign of y is read, and not computed from x
+  at::Tensor alpha, weight = {}, bias = {}, dalpha = {}, dweight = {}, dbias = {};
   bool relu = false;
 };
 void squash_forward(const Layout& layout, const SquashTensors& tensors);

@@ -75,18 +75,12 @@ void respond(Site& s) {
   cuda::ResponseTensors in{.x = s.x,
                            .residual = s.residual,
                            .y = s.y,
-                           .dy = {},
-                           .dx = {},
-                           .dresidual = {},
                            .invstd = s.invstd,
                            .scale = s.scale,
                            .shift = s.shift,
                            .weight = s.weight,
                            .bias = s.bias,
                            .threshold = s.threshold,
-                           .dweight = {},
-                           .dbias = {},
-                           .dthreshold = {},
                            .eps = kEps,
                            .relu = s.relu};
   counted(s.forward_launches, s.forward_bytes, [&] { cuda::response_forward(s.layout, in); });
@@ -103,16 +97,9 @@ void squash_both(Site& s) {
   cuda::SquashTensors in{.x = s.x,
                          .residual = s.residual,
                          .y = s.y,
-                         .dy = {},
-                         .dx = {},
-                         .dresidual = {},
-                         .read_y = {},
                          .alpha = s.alpha,
                          .weight = s.weight,
                          .bias = s.bias,
-                         .dalpha = {},
-                         .dweight = {},
-                         .dbias = {},
                          .relu = s.relu};
   counted(s.forward_launches, s.forward_bytes, [&] { cuda::squash_forward(s.layout, in); });
   in.residual = {};
