@@ -14,7 +14,7 @@ endif()
 set(step_flags -ffp-contract=off)  # of all that library.cmake puts into cpu_kernels
 set_source_files_properties(strategies/kernels/steps.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
 if(CMAKE_CUDA_COMPILER)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu harness/communicator/*.cu)
   add_library(cuda_kernels OBJECT ${cuda_sources})
   target_link_libraries(cuda_kernels PRIVATE bnlab_warnings bnlab_torch bnlab_cuda)
 endif()

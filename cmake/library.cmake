@@ -28,7 +28,8 @@ if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/tensor_json.cpp)
   # These and cpu_kernels are all that a build compiles again when it gets the CUDA kernels.
-  set(gpu_sources harness/communicator/gpus.cpp harness/communicator/nccl.cpp harness/training/cuda_graph_recorder.cpp)
+  set(gpu_sources harness/communicator/gpus.cpp harness/communicator/nccl.cpp harness/communicator/peer_communicator.cpp
+                   harness/training/cuda_graph_recorder.cpp)
   list(REMOVE_ITEM harness_sources ${plain_sources} ${gpu_sources})
   add_library(harness_gpus OBJECT ${gpu_sources})
   target_link_libraries(harness_gpus PRIVATE bnlab_warnings bnlab_torch $<TARGET_NAME_IF_EXISTS:bnlab_cuda>)

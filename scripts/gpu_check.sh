@@ -2,19 +2,22 @@
 # Checks and measures bnlab on a machine with a GPU. Each part builds what it needs, takes at most nine
 # minutes and can be called alone. A part that was cut short goes on when it is called again, with the runs
 # that have no record yet or failed.
-#   scripts/gpu_check.sh [part...]      all parts, in the order of their worth for one hour, or some of these:
+#   scripts/gpu_check.sh [--minutes N] [--against DIR] [part...]      all parts, in the order of their worth, or some:
 #     first       a minute: one run, CUDA graphs, a resumed run, two ranks, each compared number by number
-#     verify      every strategy on the GPU against the float64 reference
+#     two         two ranks that share one GPU, over peers' memory: the same, and one of them is killed
 #     tests       the tests that need a GPU
-#     lost        on two GPUs: a rank is killed, the run has to end and to name it
-#     bench       training steps of a U-Net and a PSPNet beside eager PyTorch and torch.compile
-#     ddp         on two GPUs: the same beside DistributedDataParallel, SyncBatchNorm and apex's
 #     bandwidth   what share of the copy bandwidth the kernels reach on the shapes of real sites
-#     trace       with nsys: how busy the GPU is, how long NCCL takes in a step, and beside what
+#     strategies  training steps under every strategy, in turns (norm_cost_gpu)
+#     bench       training steps of a PSPNet and a U-Net beside eager PyTorch and torch.compile
+#     trace       what kernels a step is spent on, how long the GPU idles, how long NCCL takes and beside what
+#     verify      every strategy on the GPU against the float64 reference
 #     sanitize    small kernel tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
-#     strategies  training steps under every strategy
+#     lost        on two GPUs: a rank is killed, the run has to end and to name it
+#     ddp         on two GPUs: bench beside DistributedDataParallel, SyncBatchNorm and apex's
 #     tradeoff    experiments/overviews/tradeoff_gpu.json: throughput against accuracy
 #   scripts/gpu_check.sh sanitize TOOL  one tool of compute-sanitizer, with all the time and all kernel tests
+# --minutes N ends in time: parts take less, with fewer rounds, and those for which no time is left are skipped.
+# --against DIR has bandwidth_bench of another build, which takes turns with this one's.
 # Every machine and every revision of the code has a folder of its own in results/gpu_check, or in the folder
 # that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU),
 # clocks while parts ran, and the page of verdicts, table.txt (for programs check.json), whose path is printed
@@ -29,7 +32,11 @@ caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 
-readonly PARTS="first verify tests lost bench ddp bandwidth trace sanitize strategies tradeoff"
+readonly PARTS="first two tests bandwidth strategies bench trace verify sanitize lost ddp tradeoff"
+# Seconds of each part where time is short; all may take NINE_MINUTES.
+declare -A brief=([first]=60 [two]=60 [tests]=70 [bandwidth]=60 [strategies]=60 [bench]=130 [trace]=60 [verify]=60
+  [sanitize]=60 [lost]=60 [ddp]=120 [tradeoff]=100)
+readonly NINE_MINUTES=540 FOR_EVER=1000000
 readonly TOOLS="memcheck racecheck initcheck synccheck"
 readonly DRIVER_AT_LEAST=580  # of CUDA 13
 readonly SMALL_TESTS='*/cuda:-*EqualTheirFormulasForEveryShape*:*ManySlicesInOneCall*'
@@ -39,6 +46,15 @@ declare -A seconds_of=([memcheck]=150 [racecheck]=170 [initcheck]=110 [synccheck
 results=results/gpu_check
 [ -z "${BNLAB_GPU_RESULTS:-}" ] || results=$(cd "$caller" && realpath -m "$BNLAB_GPU_RESULTS")
 programs=${BNLAB_GPU_CHECK_PROGRAMS:-}
+minutes='' against=''
+while [[ $# -ge 2 ]]; do
+  case $1:$2 in
+    --minutes:[1-9]*) minutes=$2 ;;
+    --against:*) against=$(cd "$caller" && realpath "$2") ;;
+    *) break ;;
+  esac
+  shift 2
+done
 folders=(build/release build/release/tests build/release/tests/bench)  # of the programs
 if [ -n "$programs" ]; then
   programs=$(cd "$caller" && realpath -m "$programs")
@@ -46,23 +62,46 @@ if [ -n "$programs" ]; then
 fi
 
 # row VERDICT TEXT: a line of the table for the part that is running. Paths in it start at the table's folder.
-row() { printf '%s\t%s\t%s\n' "$part" "$1" "${2//"$out/"/}" >>"$out/$part.tsv"; }
+row() {
+  printf '%s\t%s\t%s\n' "$part" "$1" "${2//"$out/"/}" >>"$out/$part.tsv"
+  write_table
+}
 
-# limited SECONDS LOG COMMAND...: runs the command, its output goes to the log; sets $status, 124 if cut short.
+# tell_rows LOG: the lines of a program's output that are rows, but for the first $told of them.
+tell_rows() {
+  local said text
+  while IFS=$'\t' read -r said text; do
+    row "$said" "$text"
+    told=$((told + 1))
+  done < <(grep -P '^(ok|slow|FAILED|skipped|lacking)\t' "$1" | tail -n +$((told + 1)))
+}
+
+left() { echo $((part_ends - SECONDS)); }
+
+# limited SECONDS LOG COMMAND...: runs the command, as long as the part may take; its output goes to the log, and the
+# rows in it into the table at once. Sets $status, 124 if cut short.
 limited() {
-  local seconds=$1 log=$2
+  local seconds=$1 log=$2 told=0
   shift 2
-  talk "  $* (log: $log)"
   status=0
+  [ "$seconds" -lt "$(left)" ] || seconds=$(left)
+  : >"$log"
+  [ "$seconds" -gt 2 ] || { status=124; return; }
+  talk "  $* (log: $log)"
   timeout --kill-after=20 "$seconds" "$@" >"$log" 2>&1 &
   job=$!
+  while kill -0 $job 2>/dev/null; do
+    sleep 0.2
+    tell_rows "$log"
+  done
   wait $job || status=$?
   job=
+  tell_rows "$log"
 }
 job=
 clocks=
-building=
-trap 'for p in $job $clocks $building; do kill "$p" || true; done; exit 130' INT TERM
+warming=
+trap 'for p in $job $clocks $warming; do kill "$p" || true; done; exit 130' INT TERM
 
 # Prints what $status means.
 verdict() {
@@ -78,33 +117,22 @@ count() { grep -c "$1" "$2" || true; }
 # build TARGET...: does nothing where the programs were given.
 build() {
   [ -z "$programs" ] || return 0
-  finish_building
   BNLAB_CUDA=on scripts/build.sh release "$@"
 }
 
-# The tests take some minutes to build, while which `verify`, where no time counts, can run.
-build_beside() {
-  [ -n "$programs" ] || [[ " ${parts[*]} " != *" tests "* ]] || {
-    BNLAB_CUDA=on nice scripts/build.sh release torch_tests bandwidth_bench >"$out/build.log" 2>&1 &
-    building=$!
-  }
-}
-finish_building() {
-  [ -z "$building" ] || wait "$building" || talk "  the tests could not be built: $out/build.log"
-  building=
-}
+# judged LOG NAME: one more row if the program of these rows broke off.
+judged() { grep -qP '^FAILED\t' "$1" || [ $status -eq 0 ] || row "$(verdict)" "$2; $1"; }
 
-# rows LOG: the lines of a program's output that are rows.
-rows() {
-  local said text
-  while IFS=$'\t' read -r said text; do row "$said" "$text"; done < <(
-    grep -P '^(ok|slow|FAILED|skipped|lacking)\t' "$1" || true)
+# What torch.compile makes of the PSPNet is kept by PyTorch: it is made beside parts that take no times.
+warm_up() {
+  [[ $simulated = no && " ${parts[*]} " = *" bench "* && ${parts[0]} != bench ]] || return 0
+  timeout 150 nice "$BNLAB_INTERPRETER" tests/bench/rivals_bench.py --warm --case pspnet:bfloat16 --results "$out/bench" \
+    >"$out/warm_up.log" 2>&1 &
+  warming=$!
 }
-
-# judged LOG NAME: the rows of a program's output, and one more if it broke off.
-judged() {
-  rows "$1"
-  grep -qP '^FAILED\t' "$1" || [ $status -eq 0 ] || row "$(verdict)" "$2; $1"
+quiet() {
+  [ -z "$warming" ] || wait "$warming" || true
+  warming=
 }
 
 # While a part runs: clocks, temperature, power and why clocks are held down, each second.
@@ -135,16 +163,24 @@ program() {
   [ "$1" != torch_tests ] || program simgpu_tests
 }
 
-# short_runs PART: runs whose rows scripts/gpu_runs.py prints.
+# Runs whose rows scripts/gpu_runs.py prints.
 short_runs() {
-  limited 500 "$out/$1.log" "$BNLAB_INTERPRETER" scripts/gpu_runs.py "$1" --program "$bnlab" --results "$out" \
-    --gpus "$gpus" --nccl "${nccl:-0}"
-  judged "$out/$1.log" "the runs broke off"
+  limited 500 "$out/$part.log" "$BNLAB_INTERPRETER" scripts/gpu_runs.py "$part" --program "$bnlab" --results "$out" --gpus "$gpus"
+  judged "$out/$part.log" "the runs broke off"
 }
 
-part_first() { short_runs first; }
+part_first() { short_runs; }
 
-part_lost() { short_runs lost; }
+part_two() { short_runs; }
+
+part_lost() { short_runs; }
+
+part_strategies() {
+  [ $simulated = no ] || { row skipped "times of simulated GPUs mean nothing"; return; }
+  watch_clocks
+  short_runs
+  tell_clocks
+}
 
 # run_tests NAME SECONDS FILTER
 run_tests() {
@@ -169,7 +205,7 @@ part_tests() {
   else
     run_tests kernels 150 '*/cuda'
     run_tests training 100 '*/CudaTraining.*:CudaTrainingOfOptions.*'
-    run_tests strategies 200 '*/Cuda.*'
+    run_tests every_strategy 200 '*/Cuda.*'
   fi
   run_tests two_ranks_on_one_gpu 80 '*/CudaSharedGpu.*'  # its own process: CUDA reads its variables once
 }
@@ -177,6 +213,7 @@ part_tests() {
 part_sanitize() {
   local tools=("$@") tool
   [ ${#tools[@]} -gt 0 ] || read -ra tools <<<"$TOOLS"
+  [[ $# -gt 0 || $ease -gt 50 ]] || tools=(memcheck racecheck)
   [ $simulated = no ] || { row skipped "compute-sanitizer knows no simulated GPU"; return; }
   local sanitizer
   sanitizer=$(PATH=$PATH:${CUDA_PATH:-}/bin:/usr/local/cuda/bin command -v compute-sanitizer) || {
@@ -186,11 +223,12 @@ the folder of compute-sanitizer into PATH"
   }
   build torch_tests
   [ -n "$(program torch_tests)" ] || { row skipped "$programs has no torch_tests"; return; }
-  local help
+  local help done=0
   help=$("$sanitizer" --help 2>&1 || true)
   for tool in "${tools[@]}"; do
     local log=$out/$tool.log only_ours=() seconds=${seconds_of[$tool]} tests=$FEW_VALUES
     [ $# -eq 0 ] || seconds=$((520 / $#)) tests='*/cuda'
+    [ $ease -eq 100 ] || seconds=$(($(left) / (${#tools[@]} - done))) done=$((done + 1))
     # What LibTorch's kernels write counts as written only if they are watched, too.
     [[ $tool = initcheck || $help != *--kernel-regex* ]] || only_ours=(--kernel-regex kns=bnlab)
     # Without LibTorch's cache of memory every tensor is an allocation that the tool can watch.
@@ -225,7 +263,8 @@ beside_pytorch() {
   has_rivals || return 0
   watch_clocks
   limited 530 "$out/$part.log" "$BNLAB_INTERPRETER" -u tests/bench/rivals_bench.py --device cuda --ranks "$1" \
-    --results "$out/$part" --program "$bnlab" ${small[@]+"${small[@]}"}
+    --seconds $(($(left) - 15)) --rounds $((2 + ease / 50)) --results "$out/$part" --program "$bnlab" \
+    ${small[@]+"${small[@]}"}
   tell_clocks
   judged "$out/$part.log" "steps beside PyTorch's"
 }
@@ -237,45 +276,47 @@ part_ddp() {
   beside_pytorch 2
 }
 
-part_strategies() {
-  [ $simulated = no ] || { row skipped "times of simulated GPUs mean nothing"; return; }
-  has_rivals || return 0
-  limited 530 "$out/strategies.log" "$BNLAB_INTERPRETER" -u tests/bench/gpu_step_bench.py --device cuda --results "$out" \
-    --program "$bnlab"
-  row "$(verdict)" "training steps; $out/strategies.log"
-  while IFS= read -r line; do
-    [[ $line = *" ms"* ]] && row ok "$line" || row FAILED "$line"
-  done < <(grep -E '^(float32|bfloat16), ' "$out/strategies.log" || true)
-}
-
 part_bandwidth() {
   build bandwidth_bench
   [ -n "$(program bandwidth_bench)" ] || { row skipped "$programs has no bandwidth_bench"; return; }
-  local size=(--megabytes 256)
-  [ $simulated = no ] || size=(--trial yes --rounds 1)
+  local other=() size=(-- --device cuda --megabytes 256 --rounds $((7 + 8 * ease / 100)))
+  [ $simulated = no ] || size=(--trial -- --device cuda)
+  [ -z "$against" ] || other=(--against "$against/bandwidth_bench")
   watch_clocks
-  limited 300 "$out/bandwidth.jsonl" "$(program bandwidth_bench)" --device cuda "${size[@]}"
+  limited 300 "$out/bandwidth.log" "$BNLAB_INTERPRETER" scripts/gpu_bandwidth.py --program "$(program bandwidth_bench)" \
+    ${other[@]+"${other[@]}"} --log "$out/bandwidth.jsonl" --seconds $(($(left) < 300 ? $(left) - 5 : 295)) "${size[@]}"
   tell_clocks
-  if [ $simulated = yes ]; then
-    row "$(verdict)" "$(count '^{' "$out/bandwidth.jsonl") measurements (a trial: times mean nothing); $out/bandwidth.jsonl"
-  else
-    "$BNLAB_INTERPRETER" scripts/gpu_bandwidth.py "$out/bandwidth.jsonl" >"$out/bandwidth.log" || status=1
-    judged "$out/bandwidth.log" "the measurements broke off; $out/bandwidth.jsonl"
-  fi
+  judged "$out/bandwidth.log" "the measurements broke off; $out/bandwidth.jsonl"
+}
+
+# traced NAME RANKS SPEC WORDS...: a row for five steps of the spec's first run. Of per_tower, whose only exchange is that
+# of the gradients, NCCL's kernels may run alone in 5 % of a step.
+traced() {
+  local log=$out/trace/$1.log device=cuda said alone
+  [ $simulated = no ] || device=cpu
+  limited 150 "$log" "$bnlab" trace "${@:3}" --ranks "$2" --device $device --steps 5
+  said=$(grep ' ms a step under the profiler' "$log") || said="$(tail -n 1 "$log")"
+  alone=$(sed -n 's/.*alone \([0-9]*\)\.[0-9]* %.*/\1/p' <<<"$said")
+  [[ $status -ne 0 || $1 != *per_tower* || ${alone:-0} -lt 5 ]] || { row slow "$1: $said (at most 5 % asked); $log"; return; }
+  row "$(verdict)" "$1: $said$([ $simulated = no ] || echo " (a trial of the CPU: no profiler sees simulated GPUs)"); $log"
 }
 
 part_trace() {
-  local nsys folder small=()
-  folder=$(ls -d /opt/nvidia/nsight-systems/*/bin 2>/dev/null | tail -n 1) || true
-  nsys=$(PATH=$PATH:${CUDA_PATH:-}/bin:/usr/local/cuda/bin:$folder command -v nsys) || {
-    row lacking "no nsys, so neither NCCL's time nor its overlap was seen; NVIDIA's package nsight-systems-cli has it: \
-install that, or put the folder of nsys into PATH"
+  local spec=$out/trace/pspnet.json small=() strategy
+  mkdir -p "$out/trace"
+  cat >"$spec" <<'JSON'
+{"task": {"name": "shapes", "size": [473, 473], "train": 64, "test": 2}, "precision": "bfloat16",
+ "model": {"name": "pspnet", "backbone": {"name": "resnet", "depth": 50}, "auxiliary_weight": 0.4}, "steps": 100,
+ "optimizer": {"lr": 0.01, "weight_decay": 1e-4}, "towers": 2, "batch_per_tower": 2, "strategy": "per_tower"}
+JSON
+  if [ $simulated = yes ]; then
+    traced pspnet 1 "$spec" 'task.size=[17,17]' model.backbone.depth=18 model.backbone.width=4
     return
-  }
-  [ $simulated = no ] || small=(--trial)
-  limited 500 "$out/trace.log" "$BNLAB_INTERPRETER" scripts/gpu_trace.py --nsys "$nsys" --program "$bnlab" --gpus "$gpus" \
-    --results "$out/trace" ${small[@]+"${small[@]}"}
-  judged "$out/trace.log" "the traces broke off"
+  fi
+  traced pspnet 1 "$spec" towers=1 batch_per_tower=4
+  traced pspnet_plain 1 "$spec" towers=1 batch_per_tower=4 cuda_graph=false
+  traced unet_resnet50 1 norm_cost_gpu
+  [ "$gpus" -lt 2 ] || for strategy in per_tower sync; do traced pspnet_2_$strategy 2 "$spec" strategy=$strategy; done
 }
 
 part_tradeoff() {
@@ -336,8 +377,8 @@ gpu_state() {
   nvidia-smi -q -d CLOCK,PERFORMANCE || true
 }
 
-# Writes the page of verdicts, for people and for programs, with all parts that have ever run in this folder.
-write_page() {
+# Writes the page of verdicts for people, with all parts that have ever run in this folder.
+write_table() {
   local name
   {
     echo "machine    $machine"
@@ -352,6 +393,11 @@ write_page() {
       [ ! -e "$out/$name.tsv" ] || cat "$out/$name.tsv"
     done | awk -F '\t' '{ printf "%-10s %-10s %s\n", $1, $2, $3 }'
   } >"$out/table.txt"
+}
+
+# And for programs.
+write_page() {
+  write_table
   "$BNLAB_INTERPRETER" - "$out" "$PARTS" "machine=$machine" "revision=$code" "driver=$driver" "simulated=$simulated" \
     "written=$(date -u '+%Y-%m-%d %H:%M UTC')" <<'PYTHON'
 import json, pathlib, sys
@@ -411,7 +457,6 @@ doctor=$("$bnlab" doctor) || true
 machine=$(sed -n 's/^GPUs  *\["\(.*\)"\]$/\1/p' <<<"$doctor" | sed 's/","/, /g')
 [ -n "$machine" ] || fail "$bnlab sees no GPU: \`$bnlab doctor\` says $(grep '^GPUs' <<<"$doctor" || echo nothing of GPUs)"
 gpus=$(awk -F ', ' '{ print NF }' <<<"$machine")
-nccl=$(sed -n 's/.*NCCL \([0-9.]*\).*/\1/p' <<<"$doctor")
 simulated=no has_smi=no driver="not known" users="not known"
 [[ $machine != Simulated* ]] || simulated=yes
 identity=$(uname -n)
@@ -437,21 +482,38 @@ mkdir -p "$out"
 grep -E '^(CPU|LibTorch|GPUs|backends|          )' <<<"$doctor" >&2 || true
 talk "driver    $driver; other users of the GPU: $users"
 
+# Where there are fewer minutes than all parts may take, each has its brief time, and of the rest its share: $ease per cent.
+ease=100 ends=$FOR_EVER
+if [ -n "$minutes" ]; then
+  ends=$((60 * minutes)) least=0
+  if [ "$gpus" -lt 2 ]; then brief[lost]=10 brief[ddp]=10; fi  # which say so
+  for part in "${parts[@]}"; do least=$((least + brief[$part])); done
+  ease=$((100 * (ends - least) / (NINE_MINUTES * ${#parts[@]} - least)))
+  ease=$((ease < 0 ? 0 : ease > 100 ? 100 : ease))
+fi
+warm_up
 for part in "${parts[@]}"; do
-  started=$SECONDS
   talk "== $part"
-  [ "$part" != verify ] || build_beside
+  [[ $part != @(bandwidth|strategies|bench|trace|ddp) ]] || quiet
+  started=$SECONDS
   touch "$out/$part.tsv"
   if [ "$part" = sanitize ] && [ ${#tools[@]} -gt 0 ]; then
     for tool in "${tools[@]}"; do sed -i "/[\t ]${tool}[: ]/d" "$out/$part.tsv"; done  # the other tools' rows stay
   else
     : >"$out/$part.tsv"
   fi
-  "part_$part" ${tools[@]+"${tools[@]}"}
-  talk "   $((SECONDS - started)) s"
-  write_page  # after each part: the hour may be over before the last
+  part_ends=$((started + brief[$part] + (NINE_MINUTES - brief[$part]) * ease / 100))
+  part_ends=$((part_ends < ends - 5 ? part_ends : ends - 5))
+  if [ $((2 * (part_ends - started))) -lt "${brief[$part]}" ]; then
+    row skipped "no time left: $(left) s of the ${brief[$part]} that it takes"
+  else
+    "part_$part" ${tools[@]+"${tools[@]}"}
+    talk "   $((SECONDS - started)) s"
+  fi
+  write_page
   write_archive
 done
+[ -z "$warming" ] || kill "$warming" || true
 
 cat "$out/table.txt"
 printf '\n%s\n%s\n' "$out.tar" "$out/table.txt"

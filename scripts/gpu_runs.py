@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Short runs that show whether training on this machine's GPUs works. scripts/gpu_check.sh calls it:
 
-    scripts/gpu_runs.py first --program build/release/bnlab --results DIR --gpus 1 --nccl 2.28.9
-    scripts/gpu_runs.py lost  ...
+    scripts/gpu_runs.py first|two|lost|strategies --program build/release/bnlab --results DIR --gpus 1
 
 first: one run on one GPU against the CPU, steps replayed as CUDA graphs against steps launched one by one, a run
-that is killed and resumed against one that was not, and two ranks against the CPU. lost: of two ranks on two GPUs
-one is killed; the run has to end and its record to name the rank. All train in float64, where losses and gradient
-norms of all steps have to agree to 1e-8. Prints one line for each: a verdict (ok, FAILED, skipped), a tab, and the
-numbers or the reason. Exit status 1 if one FAILED.
+that is killed and resumed against one that was not, and two ranks on two GPUs against the CPU. two: two ranks that
+exchange over peers' memory, so that they may share one GPU, against the CPU; then one of them is killed. lost: the
+same of two ranks over NCCL; the run has to end and its record to name the rank. These train in float64, where losses
+and gradient norms of all steps have to agree to 1e-8. strategies: norm_cost_gpu, two of its seeds.
+Prints one line for each: a verdict (ok, slow, FAILED, skipped), a tab, and the numbers or the reason. Exit status 1
+if one FAILED.
 """
 import argparse
 import json
@@ -22,6 +23,8 @@ import sys
 import time
 
 BOUND = 1e-8
+ENDS_IN_S = 20  # a run of which a rank was killed
+MOST_OF_PER_TOWER = 1.05
 STEPS = 60
 SPEC = {"question": "does this GPU do what the CPU does?", "claim": "losses agree to 1e-8",
         "task": {"name": "shapes", "size": [16, 16], "train": 32, "test": 12, "nuisance": 0.2},
@@ -39,28 +42,32 @@ class Skipped(Exception):
     """Why there is nothing to say."""
 
 
+class Slow(Exception):
+    """What a row says of figures that miss their bar."""
+
+
 class Run:
     """One experiment of one run in a folder of its own below the results."""
 
     started = []  # all, so that none outlives this program
 
-    def __init__(self, options, name, keys, device="cuda", ranks=1, variables=None):
+    def __init__(self, options, name, keys, device="cuda", ranks=1, exchange=None):
         self.limit = options.limit
         self.folder = options.results / options.part / name
         self.folder.mkdir(parents=True)
         spec = self.folder / f"{name}.json"
         spec.write_text(json.dumps(SPEC | keys, indent=1))
         self.command = [options.program, "run", spec, "--device", device, "--ranks", str(ranks), "--threads", "1",
-                        "--results", self.folder]
-        self.environment = os.environ | (variables or {})
+                        "--results", self.folder, *(["--exchange", exchange] if exchange else [])]
         self.log = self.folder / "said.txt"
         self.process = None
 
     def start(self):
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, start_new_session=True)
         Run.started.append(self)
+        return self
 
     def kill(self):
         try:
@@ -91,8 +98,10 @@ class Run:
         return True
 
     def train(self):
-        """To its end, which has to be a good one."""
-        self.start()
+        return self.start().end()
+
+    def end(self):
+        """Which has to be a good one."""
         self.wait()
         outcome = self.record()["outcome"]
         if outcome["status"] != "ok":
@@ -136,8 +145,14 @@ def agree(run, other):
     return said
 
 
-def version(text):
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+def agree_with_graphs(run, other, graphs=True):
+    """The same, of a run whose steps were replayed, or were not."""
+    replayed = run.result("cuda_graph", "replayed_steps") or 0
+    if graphs and not replayed:
+        raise Wrong(f"no step was replayed: {run.result('cuda_graph', 'why_not')}; {run.folder}")
+    if replayed and not graphs:
+        raise Wrong(f"steps were replayed with cuda_graph false; {run.folder}")
+    return f"{replayed} steps replayed; {agree(run, other)}"
 
 
 class First:
@@ -161,13 +176,9 @@ class First:
         return f"against the CPU: {agree(self.run('gpu'), self.run('cpu', device='cpu'))}"
 
     def graphs(self):
-        run, plain = self.run("gpu"), self.run("plain", {"cuda_graph": False})
-        replayed = run.result("cuda_graph", "replayed_steps") or 0
-        if replayed == 0:
-            raise Wrong(f"no step was replayed: {run.result('cuda_graph', 'why_not')}; {run.folder}")
-        if plain.result("cuda_graph", "replayed_steps"):
-            raise Wrong(f"steps were replayed with cuda_graph false; {plain.folder}")
-        return f"{replayed} steps replayed; against steps by themselves: {agree(run, plain)}"
+        plain = self.run("plain", {"cuda_graph": False})
+        agree_with_graphs(plain, plain, graphs=False)
+        return f"against steps by themselves: {agree_with_graphs(self.run('gpu'), plain)}"
 
     def resumed(self):
         for name, longer in (("resumed", 1), ("resumed_longer", 30)):  # the longer one for a GPU that is too fast
@@ -188,13 +199,10 @@ class First:
         return f"killed, resumed at step {at[-1]}; against one that was not: {agree(run, whole)}"
 
     def two_ranks(self):
-        variables, where = {}, "two GPUs"
         if self.options.gpus < 2:
-            if version(self.options.nccl) < (2, 30):
-                raise Skipped(f"there is one GPU, which NCCL {self.options.nccl} gives to one rank; 2.30 shares it")
-            variables, where = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}, "one GPU that they share"
-        run = self.run("two_ranks", ranks=2, variables=variables)
-        return f"on {where}, against one rank on the CPU: {agree(run, self.run('cpu', device='cpu'))}"
+            raise Skipped("there is one GPU, and this needs two; gpu_check.sh two shares it")
+        run = self.run("two_ranks", ranks=2)
+        return f"on two GPUs, against one rank on the CPU: {agree(run, self.run('cpu', device='cpu'))}"
 
     def rows(self):
         return {"one rank": self.one_rank, "CUDA graphs": self.graphs, "resume": self.resumed,
@@ -211,6 +219,55 @@ def rank_processes(pid):
     return found
 
 
+def lose(options, name, keys, exchange=None):
+    """Kills one of two ranks while they train."""
+    endless = {"steps": 1000000, "eval_every": 1000000, "checkpoint_every": 1000000, "collective_timeout_s": 15}
+    run = Run(options, name, endless | keys, ranks=2, exchange=exchange).start()
+    try:
+        def in_the_middle():
+            return any(file.read_bytes().count(b"\n") > 12 for file in run.files("metrics.jsonl"))
+        if not run.wait_until(in_the_middle):
+            raise Wrong(f"the run ended by itself; {run.log}")
+        ranks = rank_processes(run.process.pid)
+        if sorted(ranks) != [0, 1]:
+            raise Wrong(f"the processes of the ranks were not found: {ranks}; {run.log}")
+        os.kill(ranks[1], signal.SIGKILL)
+        begun = time.monotonic()
+        run.wait()
+    finally:
+        run.kill()
+    took, outcome = time.monotonic() - begun, run.record()["outcome"]
+    found = outcome["status"], outcome["rank"], outcome["signal"]
+    said = f"ended after {took:.0f} s: {found[0]}, rank {found[1]}, {found[2]}"
+    if found != ("interrupted", 1, "SIGKILL"):
+        raise Wrong(f"{said}; expected interrupted, rank 1, SIGKILL; {run.log}")
+    if took > ENDS_IN_S:
+        raise Wrong(f"{said}; expected within {ENDS_IN_S} s; {run.log}")
+    return said
+
+
+class Two:
+    STRATEGIES = ["sync", "per_tower", "batch_renorm"]
+
+    def __init__(self, options):
+        self.options, self.cpu = options, {}
+
+    def against_the_cpu(self, strategy, graphs):
+        if not self.cpu:  # those of all strategies go on beside what the GPU does
+            self.cpu = {name: Run(self.options, f"{name}_cpu", {"strategy": name}, device="cpu").start()
+                        for name in self.STRATEGIES}
+        run = Run(self.options, f"{strategy}{'' if graphs else '_plain'}", {"strategy": strategy, "cuda_graph": graphs},
+                  ranks=2, exchange="peers").train()
+        return agree_with_graphs(run, self.cpu[strategy].end(), graphs)
+
+    def rows(self):
+        where = "one GPU" if self.options.gpus < 2 else "two GPUs"
+        found = {f"two ranks on {where}, {name}, cuda_graph {'on' if graphs else 'off'}":
+                 lambda name=name, graphs=graphs: self.against_the_cpu(name, graphs)
+                 for name in self.STRATEGIES for graphs in (True, False)}
+        return found | {f"a rank of two on {where} killed": lambda: lose(self.options, "killed", {}, "peers")}
+
+
 class Lost:
     def __init__(self, options):
         self.options = options
@@ -218,32 +275,34 @@ class Lost:
     def lose(self, name, keys):
         if self.options.gpus < 2:
             raise Skipped("there is one GPU; this needs two")
-        endless = {"steps": 1000000, "eval_every": 1000000, "checkpoint_every": 1000000, "collective_timeout_s": 15}
-        run = Run(self.options, name, endless | keys, ranks=2)
-        run.start()
-        try:
-            def in_the_middle():
-                return any(file.read_bytes().count(b"\n") > 12 for file in run.files("metrics.jsonl"))
-            if not run.wait_until(in_the_middle):
-                raise Wrong(f"the run ended by itself; {run.log}")
-            ranks = rank_processes(run.process.pid)
-            if sorted(ranks) != [0, 1]:
-                raise Wrong(f"the processes of the ranks were not found: {ranks}; {run.log}")
-            os.kill(ranks[1], signal.SIGKILL)
-            begun = time.monotonic()
-            run.wait()
-        finally:
-            run.kill()
-        outcome = run.record()["outcome"]
-        found = outcome["status"], outcome["rank"], outcome["signal"]
-        said = f"ended after {time.monotonic() - begun:.0f} s: {found[0]}, rank {found[1]}, {found[2]}"
-        if found != ("interrupted", 1, "SIGKILL"):
-            raise Wrong(f"{said}; expected interrupted, rank 1, SIGKILL; {run.log}")
-        return said
+        return lose(self.options, name, keys)
 
     def rows(self):
         return {"a rank killed while steps are replayed": lambda: self.lose("replayed", {}),
                 "a rank killed, cuda_graph off": lambda: self.lose("plain", {"cuda_graph": False})}
+
+
+class Strategies:
+    """norm_cost_gpu: the first run of a seed has its turns with those of all other strategies."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def of_seed(self, seed):
+        run = Run(self.options, f"seed{seed}", {})
+        run.command = [self.options.program, "run", "norm_cost_gpu", "--device", "cuda", "--only", f"seed={seed}", "--only",
+                       "strategy=per_tower", "--results", run.folder]
+        run.limit = 400
+        timing = run.train().result("timing")
+        base = min(map(min, timing["against_step_ms"]))
+        over = {each["run_id"].rsplit("-", 3)[0]: min(each["timing"]["step_ms"]) / base for each in timing["with"]}
+        said = f"{base:.2f} ms; " + ", ".join(f"{name} {times:.3f}" for name, times in sorted(over.items(), key=lambda each: each[1]))
+        if max(over.values()) > MOST_OF_PER_TOWER:
+            raise Slow(f"{said} ({MOST_OF_PER_TOWER} asked)")
+        return said
+
+    def rows(self):
+        return {f"fastest steps over per_tower's, seed {seed}": lambda seed=seed: self.of_seed(seed) for seed in (0, 1)}
 
 
 def print_rows(rows):
@@ -254,6 +313,8 @@ def print_rows(rows):
             verdict, said = "ok", row()
         except Skipped as reason:
             verdict, said = "skipped", reason
+        except Slow as reason:
+            verdict, said = "slow", reason
         except Wrong as reason:
             verdict, said, failed = "FAILED", reason, True
         print(f"{verdict}\t{name}: {said}", flush=True)
@@ -262,17 +323,17 @@ def print_rows(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["first", "lost"])
+    parts = {"first": First, "two": Two, "lost": Lost, "strategies": Strategies}
+    parser.add_argument("part", choices=parts)
     parser.add_argument("--program", type=os.path.abspath, default="build/release/bnlab")
-    parser.add_argument("--results", type=pathlib.Path, required=True, help="its folder first or lost is emptied")
+    parser.add_argument("--results", type=pathlib.Path, required=True, help="its folder of the part's name is emptied")
     parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--nccl", default="0", help="its version")
     parser.add_argument("--limit", type=float, default=120, help="seconds for each run")
     options = parser.parse_args()
     shutil.rmtree(options.results / options.part, ignore_errors=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what waits for a run ends it
     try:
-        return print_rows((First if options.part == "first" else Lost)(options).rows())
+        return print_rows(parts[options.part](options).rows())
     finally:
         for run in Run.started:
             if run.process.poll() is None:

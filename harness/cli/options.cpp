@@ -244,7 +244,7 @@ void AskedLaunch::describe(Arguments& option) {
   option("--device DEVICE", device,
          "Where to compute: cpu or cuda. Default: as last time, else cuda if every rank can have a GPU");
   option("--exchange HOW", exchange,
-         "How ranks on CPUs exchange: by shared_memory (default on one host) or sockets");
+         "How ranks exchange: on CPUs by shared_memory (default on one host) or sockets, on GPUs by NCCL or peers");
   option("--threads N", threads,
          "Threads of each rank. Default: its share of the cores, under a launcher what "
          "OMP_NUM_THREADS, SLURM or its binding give. The spec's placement.threads comes first")
@@ -259,7 +259,7 @@ void AskedLaunch::describe(Arguments& option) {
          "or on the CPU cores, of their own")
       .expects("auto or a number from 1 to " + std::to_string(kMostAtOnce));
   option("--fresh-ranks", fresh_ranks,
-         "Start the ranks of every run anew. Without it those on the CPU take the next run, too");
+         "Start the ranks of every run anew. Without it they take the next run, too");
   option("--only KEY=VALUE,...", only,
          "Take only runs that match, such as strategy=sync,per_tower or run=ID. May be repeated. seed=any "
          "takes one run of each cell, drawn at random");

@@ -45,10 +45,12 @@ auto at_place(const Place& place, const Body& body) {
     const Timed time(place);
     return body();
   } catch (const std::exception& cause) {
+    const std::string missing = missing_peer();
     throw Error(Error::Kind::communication,
                 std::string("collective ") + place.op + " (purpose " +
                     kPurposeNames[static_cast<size_t>(place.purpose)] + ", group " + place.group +
-                    ") failed; another rank may have died or be stuck: " + reason_of(cause));
+                    ") failed; another rank may have died or be stuck: " +
+                    (missing.empty() ? reason_of(cause) : missing));
   }
 }
 

@@ -116,4 +116,8 @@ class Communicator {
   Ledger& ledger_;
 };
 
+// Which rank an exchange over peers has missed, in a sentence; else "". CUDA then refuses all that follows in
+// this process with an error that does not say it.
+std::string missing_peer();
+
 }  // namespace bnlab

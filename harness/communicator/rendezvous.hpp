@@ -29,7 +29,7 @@ struct Rendezvous {
   int listen_fd = -1;         // rank 0: a socket already bound and listening on `port`; -1: open one
   bool store_exists = false;  // the launcher serves the store (torchrun); rank 0 starts none
   std::string prefix;         // keeps several worlds on one store apart
-  Exchange exchange = Exchange::shared_memory;  // of CPU ranks
+  Exchange exchange = Exchange::shared_memory;  // on GPUs all but peers is NCCL
   std::chrono::milliseconds timeout{60000};     // of every collective and of the meeting itself
   ExchangeDelay delay = {};
 };

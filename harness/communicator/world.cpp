@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "harness/communicator/gpus.hpp"
@@ -87,6 +89,17 @@ class C10dWorld : public World {
       gradients_ = through_memory(at, "gradients");
       return;
     }
+    if (on_gpu && at.size > 1 && at.exchange == Exchange::peers) {
+      statistics_ = make_peer_communicator(named(store_, "statistics"), at, ledger_, "statistics");
+      host_ = lazy_host(at);
+      if (!each_has_its_gpu(at)) {  // NCCL gives a GPU to one rank only
+        gradients_ = make_peer_communicator(named(store_, "gradients"), at, ledger_, "gradients");
+        return;
+      }
+      gradients_ = over_c10d(at, "gradients", on_gpu);
+      reducer_backend_ = backends_.back();
+      return;
+    }
     statistics_ = over_c10d(at, "statistics", on_gpu);
     gradients_ = over_c10d(at, "gradients", on_gpu);
     if (!is_delayed(at)) reducer_backend_ = backends_.back();
@@ -144,6 +157,15 @@ class C10dWorld : public World {
     return delayed(at, make_c10d_communicator(backends_.back(), ledger_of(at), group), group);
   }
 
+  bool each_has_its_gpu(const Rendezvous& at) const {
+    const std::vector<std::string> seen = names_of_gpus();
+    store_->set("gpu/" + std::to_string(rank_), seen.at(static_cast<size_t>(at.local_rank)));
+    std::set<std::string> different;
+    for (int rank = 0; rank < size_; ++rank)
+      different.insert(store_->get_to_str("gpu/" + std::to_string(rank)));
+    return static_cast<int>(different.size()) == size_;
+  }
+
   // Most runs never use this group, and its sockets, from each host to each, take long to make where there
   // are many.
   std::unique_ptr<Communicator> lazy_host(const Rendezvous& at) {
@@ -162,7 +184,7 @@ class C10dWorld : public World {
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
   c10::intrusive_ptr<c10d::Backend>
-      reducer_backend_;  // none where ranks share memory, or exchanges are delayed
+      reducer_backend_;  // none where ranks share memory or a GPU, or exchanges are delayed
   std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
   bool host_is_made_ = false;
 };
@@ -237,7 +259,7 @@ std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
 }
 
 bool is_lost_contact(const std::exception& error) {
-  if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const c10::DistError*>(&error) != nullptr || !missing_peer().empty()) return true;
   const std::string text = error.what();  // Gloo's own exceptions are not exported
   return text.find("gloo") != std::string::npos || text.find("NCCL") != std::string::npos;
 }

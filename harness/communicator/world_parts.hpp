@@ -40,6 +40,12 @@ std::unique_ptr<Communicator> make_group_communicator(c10::intrusive_ptr<c10d::P
 std::unique_ptr<Communicator> make_shared_communicator(std::unique_ptr<SharedMemory> memory, Ledger& ledger,
                                                        std::string group);
 
+// A communicator between the GPUs of one host, whose ranks open memory to each other; each works on the
+// current GPU. Called by every rank. Throws Error (environment), and on all ranks alike, where one cannot.
+std::unique_ptr<Communicator> make_peer_communicator(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     const Rendezvous& at, Ledger& ledger,
+                                                     std::string group);
+
 // A communicator around a real one, which waits behind every exchange. `real` books in another ledger.
 std::unique_ptr<Communicator> make_delayed_communicator(std::unique_ptr<Communicator> real,
                                                         const ExchangeDelay& delay, Ledger& ledger,

@@ -86,8 +86,8 @@ class RunningRun {
     if (processes_) {
       processes_->start(attempt_.folder);
     } else {
-      const bool stay = place.may_stay() && !request.fresh_ranks;
-      processes_ = std::make_unique<RankProcesses>(std::move(place), request.program, attempt_.folder, stay);
+      processes_ = std::make_unique<RankProcesses>(std::move(place), request.program, attempt_.folder,
+                                                   /*stay=*/!request.fresh_ranks);
     }
   }
 

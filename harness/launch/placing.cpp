@@ -130,27 +130,34 @@ Device choose_device(const RunSpec& run, const LaunchRequest& request, const Las
 std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest& request,
                                         const LastPlacement& last, const WorldFacts& facts,
                                         const Placement& placement, std::vector<std::string>& remarks) {
-  if (placement.ranks == 1 || placement.device == Device::cuda) {
-    if (request.exchange) remark(remarks, "--exchange does not apply to runs on GPUs or on one rank");
+  const bool on_gpus = placement.device == Device::cuda;
+  const std::optional<Exchange> wanted = run.exchange ? run.exchange : request.exchange;
+  if (placement.ranks == 1 || (on_gpus && wanted != Exchange::peers)) {
+    if (request.exchange)
+      remark(remarks, on_gpus ? "--exchange does not apply to runs on GPUs, but for peers, or on one rank"
+                              : "--exchange does not apply to runs on one rank");
     return std::nullopt;
+  }
+  if (wanted == Exchange::peers && !on_gpus) {
+    throw Error(Error::Kind::usage,
+                run.id + ": ranks on CPUs exchange by shared_memory or sockets; peers takes --device cuda");
   }
   if (run.exchange && request.exchange && run.exchange != request.exchange) {
     remark(remarks, "the spec exchanges through " + name_of(*run.exchange) + "; --exchange " +
                         name_of(*request.exchange) + " does not apply to it");
   }
-  const std::optional<Exchange> asked = run.exchange ? run.exchange : request.exchange;
-  if (asked == Exchange::shared_memory && !facts.one_host) {
+  if (wanted && wanted != Exchange::sockets && !facts.one_host) {
     throw Error(Error::Kind::environment,
-                run.id +
-                    ": the ranks of this world are on several hosts, which share no memory; give "
-                    "--exchange sockets");
+                run.id + ": the ranks of this world are on several hosts, which share no memory; " +
+                    (on_gpus ? "leave --exchange peers away" : "give --exchange sockets"));
   }
-  if (!asked && last.exchange == Exchange::sockets && facts.one_host) {
+  if (on_gpus) return wanted;
+  if (!wanted && last.exchange == Exchange::sockets && facts.one_host) {
     remark(remarks,
            "exchange: sockets, as when runs of this folder were started last; --exchange chooses otherwise");
     return Exchange::sockets;
   }
-  return asked.value_or(facts.one_host ? Exchange::shared_memory : Exchange::sockets);
+  return wanted.value_or(facts.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
 
 // The spec's number comes first, because a launcher's may be nobody's choice: torchrun sets OMP_NUM_THREADS
@@ -166,11 +173,11 @@ int choose_threads(const RunSpec& run, const LaunchRequest& request, const World
   return *run.threads;
 }
 
-// Several ranks share a GPU where the user allows it; else this throws Error (environment).
+// Several ranks share a GPU where the user allows it, or exchange over peers; else this throws Error (environment).
 void share_gpus(PlacedRun& place, const WorldFacts& facts) {
   const int gpus = facts.gpus();
   const std::string ranks = several(place.placement.ranks, "rank");
-  if (gpus == 0 || !gpus_are_shared()) {
+  if (gpus == 0 || (!gpus_are_shared() && place.placement.exchange != Exchange::peers)) {
     const std::string need = ranks + (place.placement.ranks == 1 ? " needs a GPU" : " need as many GPUs");
     if (!built_with_cuda()) {
       throw Error(Error::Kind::environment, place.spec.id + ": " + need +
@@ -240,8 +247,8 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunS
     place.placement.device = choose_device(run, request, last, facts, place, remarks);
     place.placement.ranks =
         choose_ranks(run, request, last, facts, place.on_gpus() ? facts.gpus() : 0, remarks);
-    if (place.on_gpus() && place.placement.ranks > facts.gpus()) share_gpus(place, facts);
     place.placement.exchange = choose_exchange(run, request, last, facts, place.placement, remarks);
+    if (place.on_gpus() && place.placement.ranks > facts.gpus()) share_gpus(place, facts);
     place.placement.nodes = facts.nodes;
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(request.results_dir, experiment.name, run.id, place.placement);

@@ -26,9 +26,6 @@ struct RanksPlace {
   std::vector<int> gpus;                        // of each rank; empty on the CPU
 
   bool operator==(const RanksPlace&) const = default;
-  // On GPUs every run starts its ranks anew: what a CUDA context, recorded graphs and NCCL leave behind for
-  // the next run has been seen on no GPU.
-  bool may_stay() const { return device == Device::cpu; }
 };
 
 class RankProcesses {

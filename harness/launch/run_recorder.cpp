@@ -195,9 +195,10 @@ Json RunRecorder::record_of(const Attempt& attempt, const RunEnd& end, int jobs)
   account.command = request_.command;
   account.spec = run.spec;
   account.placement = run.placement;
-  account.backend = run.on_gpus()                                       ? "nccl"
-                    : run.placement.exchange == Exchange::shared_memory ? "shared_memory"
-                                                                        : "gloo";
+  const std::optional<Exchange> exchange = run.placement.exchange;
+  account.backend = exchange && exchange != Exchange::sockets ? name_of(*exchange)
+                    : run.on_gpus()                           ? "nccl"
+                                                              : "gloo";
   account.threads_per_rank = run.threads;
   account.jobs = jobs;
   account.launcher = launcher_;

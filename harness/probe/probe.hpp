@@ -17,7 +17,7 @@ inline constexpr const char* kProbeSchema = "bnlab probe 1";
 
 struct ProbeRequest {
   Device device = Device::cpu;
-  std::vector<Exchange> exchanges;    // of CPU ranks, measured one after the other; one entry on GPUs
+  std::vector<Exchange> exchanges;    // measured one after the other; on GPUs one, of which all but peers is NCCL
   double seconds = 60;                // that all of it may take, about; shared among what is asked for
   int64_t largest_bytes = 256 << 20;  // of what is exchanged
   int threads = 1;                    // of each rank
@@ -32,8 +32,11 @@ struct ProbeRequest {
 // or an exchange has a wrong result.
 Json run_probe(const ProbeRequest& request, const Rendezvous& rendezvous);
 
-// The spec's runs as one tower per rank on so many ranks, without what is not a training step, one for each
-// cell: those of other seeds are left out.
+// The run without what is not a training step: nothing is evaluated, reported or kept, and it does not end.
+RunSpec without_end(RunSpec run);
+
+// The spec's runs as one tower per rank on so many ranks, likewise, one for each cell: those of other seeds
+// are left out.
 std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks);
 
 // Makes this process compute with so many threads, and count its tensors' memory: before its first tensor.

@@ -273,6 +273,16 @@ void prepare_to_measure(int threads) {
   at::set_num_threads(threads);
 }
 
+RunSpec without_end(RunSpec run) {
+  run.steps = kManySteps;
+  run.epochs.reset();
+  run.eval_every = 0;
+  run.checkpoint_every = 0;
+  run.log_every = kManySteps;
+  run.populations = {"saved"};
+  return run;
+}
+
 std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks) {
   std::vector<RunSpec> chosen;
   std::set<std::string> seen;
@@ -283,13 +293,7 @@ std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks
     cell["batch_per_tower"] = images;
     if (!seen.insert(cell.dump()).second) continue;
     run.samples_per_tower.assign(static_cast<size_t>(ranks), images);
-    run.steps = kManySteps;
-    run.epochs.reset();
-    run.eval_every = 0;
-    run.checkpoint_every = 0;
-    run.log_every = kManySteps;
-    run.populations = {"saved"};
-    chosen.push_back(std::move(run));
+    chosen.push_back(without_end(std::move(run)));
   }
   return chosen;
 }

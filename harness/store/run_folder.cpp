@@ -91,7 +91,7 @@ std::string place_in(const std::string& text, size_t byte) {
 std::string Placement::name() const {
   return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + name_of(device) +
          (nodes > 1 ? "-" + std::to_string(nodes) + "nodes" : "") +
-         (exchange == Exchange::sockets ? "-sockets" : "");
+         (exchange && exchange != Exchange::shared_memory ? "-" + name_of(*exchange) : "");
 }
 
 std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment) {

@@ -28,15 +28,15 @@ std::string explained(const std::string& reason) {
 
 class CudaRecorder : public GraphRecorder {
  public:
-  // A recording cannot use what is cached. To give it back waits for the whole GPU: ranks that are threads
-  // and share one, as in tests, must not record, since one would wait for the other's exchange.
-  CudaRecorder() { c10::cuda::CUDACachingAllocator::emptyCache(); }
-
   // The capture is this thread's alone, so that other threads go on as usual: the thread that makes batches
   // ahead takes pinned memory, and NCCL's watchdog queries events. (The allocator keeps apart what this
   // stream takes, on any thread.)
   void record(StepPart part, const std::function<void()>& work) override {
     at::cuda::CUDAGraph& graph = graphs_[static_cast<size_t>(part)];
+    // A recording cannot use what is cached, which matters for activations. To give it back waits for the
+    // whole GPU: ranks that are threads and share one, as in tests, must not record, since one would wait for
+    // the other's exchange.
+    if (part == StepPart::forward) c10::cuda::CUDACachingAllocator::emptyCache();
     try {
       graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       work();

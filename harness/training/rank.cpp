@@ -32,10 +32,17 @@ namespace {
 void configure_process() {
   static const bool configured = [] {
     account_cpu_memory();
-    at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
     return true;
   }();
   (void)configured;
+}
+
+void repeat_to_the_bit(bool wanted) {
+  at::Context& context = at::globalContext();
+  context.setBenchmarkCuDNN(kCudnnBenchmark && !wanted);
+  context.setDeterministicCuDNN(wanted);
+  context.setDeterministicAlgorithms(wanted, /*warn_only=*/true);
+  context.setDeterministicFillUninitializedMemory(false);
 }
 
 // Whether a world that was joined at `a` is what `b` asks for.
@@ -123,6 +130,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   at::set_num_threads(
       job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
+  repeat_to_the_bit(job.spec.deterministic);
   const std::shared_ptr<World> world = world_for(job, kept);
   world_formed = true;
   reset_peak_memory(world->device());  // the process may have made other runs
@@ -186,7 +194,8 @@ RankReport outcome_of(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   } catch (const std::bad_alloc& e) {
     return failed(Status::oom, cause_of(e));
   } catch (const std::exception& e) {
-    return failed(Status::crashed, cause_of(e), is_lost_contact(e));
+    const std::string missing = missing_peer();
+    return failed(Status::crashed, missing.empty() ? cause_of(e) : missing, is_lost_contact(e));
   }
 }
 

@@ -21,7 +21,7 @@ std::unique_ptr<Loss> make_loss(const RunSpec& spec, const Data& data, World& wo
       {.mean = spec.loss_mean,
        .may_have_void = data.task().may_have_void(),
        .classes = data.task().classes(),
-       .communicator = world.gradients(),
+       .communicator = world.statistics(),  // a graph that holds calls of two NCCL groups can deadlock
        .weights = at::TensorOptions().device(world.device()).dtype(parameter_type(spec.precision))});
 }
 

@@ -2,7 +2,7 @@
 """Training steps of a U-Net and a PSPNet beside PyTorch's on the same work, in turn.
 
     tests/bench/rivals_bench.py [--ranks 1] [--device cuda] [--results DIR] [--program build/release/bnlab]
-                               [--precision float32 bfloat16]
+                               [--case pspnet:bfloat16 unet:float32] [--seconds S] [--warm]
 
 One rank: per_tower over the whole batch and sync over towers of 2 images, which both compute what one BatchNorm2d over the
 batch does, beside eager PyTorch and torch.compile. More ranks, 2 images on each: per_tower beside DistributedDataParallel
@@ -12,23 +12,29 @@ replayed as CUDA graphs and without. PyTorch's processes wait while bnlab's run,
 Prints a line for each run of bnlab's: a verdict, a tab, and its step and the rivals' over it (above 1: bnlab is faster).
 Verdicts: ok; slow, where the ratio to the first rival is less than asked (1.5 for replayed steps of the U-Net, else 1; asked
 of GPUs alone); FAILED; skipped. All times go to DIR/times-RANKS.json. Exit status 1 if something FAILED.
+Rounds and cases for which no time of --seconds is left are left out, the latter aloud. --warm compiles what torch.compile
+keeps of the rivals of one rank in its cache, measures nothing and prints nothing.
 --trial takes tiny sizes, to see that the program runs, and judges no time; PyTorch then runs on the CPU if it sees no GPU.
 """
 import argparse
 import json
+import math
 import pathlib
 import signal
 import statistics
 import subprocess
 import sys
+import time
 
 from rivals import Rivals
 
 WARMUP = 20
+LEAST_S = 30  # that a case takes
 UNET = {"model": "unet", "options": {"base": 16, "levels": 3}, "size": [96, 128], "images": 8}
 PSPNET = {"model": "pspnet", "options": {"width": 64, "depth": 50}, "size": [473, 473], "images": 4}
-CASES = [UNET | {"precision": "float32"}, UNET | {"precision": "bfloat16"}, PSPNET | {"precision": "bfloat16"},
-         PSPNET | {"precision": "float32"}]
+CASES = {f"{case['model']}:{case['precision']}": case for case in (
+    PSPNET | {"precision": "bfloat16"}, UNET | {"precision": "bfloat16"}, UNET | {"precision": "float32"},
+    PSPNET | {"precision": "float32"})}
 TRIAL_CASES = [UNET | {"precision": "float32", "options": {"base": 4, "levels": 2}, "size": [16, 16], "images": 4},
                PSPNET | {"precision": "bfloat16", "options": {"width": 4, "depth": 18}, "size": [17, 17]}]
 ALONE = ["eager BatchNorm2d", "torch.compile", "torch.compile with graphs"]
@@ -40,7 +46,9 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--precision", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
+    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--seconds", type=float, default=math.inf, help="that all of it may take, about")
+    parser.add_argument("--warm", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100, help="measured in each round")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results/gpu_check"))
@@ -50,6 +58,7 @@ def parse():
     options = parser.parse_args()
     if options.trial:
         options.rounds, options.steps = 1, 6
+    options.until = time.monotonic() + options.seconds
     return options
 
 
@@ -57,9 +66,7 @@ def rivals_of(strategy, options, case):
     """The first one is the one to beat."""
     if options.ranks > 1:
         return TOGETHER[strategy]
-    if case["model"] == "unet":
-        return ALONE[:2] if options.trial else ALONE
-    return ALONE[:1] if options.trial else ALONE[:2]  # to compile takes minutes
+    return ALONE if not options.trial else ALONE[:2] if case["model"] == "unet" else ALONE[:1]
 
 
 class Ours:
@@ -146,20 +153,30 @@ def refusals(options, case, rivals):
         yield ("FAILED" if failed else "skipped"), f"{case['model']}, {case['precision']}: {name}: {reason}"
 
 
+def cases_of(options):
+    """With what is the same in all."""
+    all_cases = TRIAL_CASES[:3 - options.ranks] if options.trial else [CASES[name] for name in options.case]
+    more = {"warmup": 2 if options.trial else WARMUP, "compile_backend": "eager" if options.trial else "inductor"}
+    return [case | more | ({"images": 2} if options.ranks > 1 else {}) for case in all_cases]
+
+
 def compare(options, case, rivals):
     """Rows of one case, and all its times."""
-    if options.ranks > 1:
-        case = case | {"images": 2}
-    case = case | {"warmup": 2 if options.trial else WARMUP, "compile_backend": "eager" if options.trial else "inductor"}
     ours = Ours(options, case)
     names = sum(TOGETHER.values(), []) if options.ranks > 1 else rivals_of("sync", options, case)
-    theirs = {}
+    theirs, longest = {}, 0
     for turn in range(options.rounds):
+        begun = time.monotonic()
+        if begun + 1.2 * longest > options.until:
+            break
         ours.measure()  # a program that fails is told before PyTorch compiles for a minute
         if turn == 0:
+            prepared = time.monotonic()
             rivals.prepare(names, case)
+            begun += time.monotonic() - prepared
         for name, times in rivals.measure(max(1, options.steps // 10)).items():
             theirs.setdefault(name, []).extend(times)
+        longest = max(longest, time.monotonic() - begun)
     rows = [row(options, case, key, ours, rivals, theirs) for key in sorted(ours.records, reverse=True)]
     times = {"case": case, "bnlab_ms": [[*key, found] for key, found in sorted(ours.times.items())], "pytorch_ms": theirs}
     return rows + list(refusals(options, case, rivals)), times
@@ -174,14 +191,22 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that PyTorch's processes end, too
     rivals = Rivals(device, options.ranks, options.limit, threads)
     try:
-        for case in TRIAL_CASES[:3 - options.ranks] if options.trial else CASES:
-            if case["precision"] not in options.precision:
-                continue
+        for case in cases_of(options):
+            name = f"{case['model']}, {case['precision']}"
             try:
-                rows, times = compare(options, case, rivals)
-                kept.append(times)
+                if options.warm:
+                    rivals.prepare(rivals_of("sync", options, case)[1:], case)
+                    continue
+                left = options.until - time.monotonic()
+                if left < LEAST_S:
+                    rows = [("skipped", f"{name}: no time left")]
+                else:
+                    options.limit = rivals.limit = min(options.limit, left)
+                    rows, times = compare(options, case, rivals)
+                    kept.append(times)
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as reason:
-                rows = [("FAILED", f"{case['model']}, {case['precision']}: {reason}")]
+                in_time = time.monotonic() < options.until - 1
+                rows = [("FAILED", f"{name}: {reason}") if in_time else ("skipped", f"{name}: no time left: {reason}")]
             for verdict, text in rows:
                 failed = failed or verdict == "FAILED"
                 print(f"{verdict}\t{text}", flush=True)

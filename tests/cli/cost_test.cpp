@@ -28,6 +28,16 @@ TEST(CostCommand, PublishedClustersSayNothingOfOtherExchanges) {
   }
 }
 
+TEST(TraceCommand, SaysWhatAGpuSpendsAStepOn) {
+  const test::Scratch scratch;
+  const Answer answer = call({"trace", scratch.write_spec(test::behaves("ok")), "--device", "cpu"});
+  EXPECT_EQ(answer.code, exit_code::kOk) << answer.err;
+  for (const char* words : {"10 ms a step under the profiler, 62.5 operators, nothing runs in 20.0 %; ",
+                            "NCCL 4.000 ms, next to others 75 % of that, alone 10.0 % of the step\n",
+                            "70.0 %     7.0000    60.5  rows<float>(int)\n"})
+    EXPECT_TRUE(has(answer.out, words)) << words << answer.out;
+}
+
 TEST(CostCommand, AnswersInASentence) {
   const test::Scratch scratch;
   const std::string file =

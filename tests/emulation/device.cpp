@@ -61,6 +61,7 @@ int64_t stream_now = 0;
 std::map<const unsigned*, int64_t> stream_of_ticket;
 enum class Ticket { none, fenced, taken } ticket_now = Ticket::none;  // of the thread that runs
 const char* fault_now = nullptr;                                      // said once its fibre has stopped
+bool trapped = false;
 Counts counts_now;
 
 void leave_ticket() {  // at a barrier, and at the end of a thread
@@ -215,6 +216,10 @@ void moved(size_t bytes) {
   counts_now.bytes += static_cast<int64_t>(bytes);
 }
 
+void trap() {
+  trapped = true;
+}
+
 void** place_at_barrier(int line) {
   leave_ticket();
   if (waiting.empty()) line_now = line;
@@ -249,6 +254,7 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<
   for (const unsigned b : blocks) {
     emulated_block = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
     run_block(threads);
+    if (std::exchange(trapped, false)) throw Trapped("emulated GPU: a kernel has trapped");
   }
 }
 

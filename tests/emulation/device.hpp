@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 
 #undef __shared__
 #undef __launch_bounds__
@@ -34,11 +35,17 @@ namespace emulation {
 void fence();
 void take_ticket(const unsigned* ticket);
 void moved(size_t bytes);
+void trap();
 }  // namespace emulation
+
+inline void __trap() {
+  emulation::trap();
+}
 
 inline void __threadfence() {
   emulation::fence();
 }
+inline void __threadfence_system() {}
 template <class T>
 T __ldg(const T* p) {
   emulation::moved(sizeof(T));
@@ -84,7 +91,10 @@ Counts& counts();  // since the program began
 // What a barrier is made of: where the thread goes on after it, and the way to the thread that comes next.
 void** place_at_barrier(int line);
 void leave_thread();
-// Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where
+struct Trapped : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+// Calls body() once for every thread. Throws Trapped where a thread has trapped, std::runtime_error for what a GPU would refuse, and where
 // threads of a block part at a barrier, where a thread takes a ticket without a fence before and after it (up
 // to the barriers around), and where two streams take the same.
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);

@@ -106,7 +106,7 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "steps, "
           "epochs, "
           "seed, "
-          "precision, loss_scaling, tf32, cuda_graph, memory_format, loss_mean, eval_every, log_every, "
+          "precision, loss_scaling, tf32, deterministic, cuda_graph, memory_format, loss_mean, eval_every, log_every, "
           "checkpoint_every, "
           "populations, "
           "precise_batches, "

@@ -23,7 +23,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "accumulate": 1, "statistics_per": "micro_batch", "recompute": "none",
     "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
                   "power": 0.9, "groups": []},
-    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "loss_scaling": {"start": 65536, "growth": 2, "backoff": 0.5, "interval": 2000}, "tf32": false, "cuda_graph": true, "memory_format": "channels_last",
+    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "loss_scaling": {"start": 65536, "growth": 2, "backoff": 0.5, "interval": 2000}, "tf32": false, "deterministic": false, "cuda_graph": true, "memory_format": "channels_last",
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "checkpoint_every": null, "populations": ["saved"], "precise_batches": 20,
     "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
@@ -302,7 +302,7 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
   const std::string id = load_one(spec()).id;
   for (const std::string key :
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
-        R"("tf32": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
+        R"("tf32": true)", R"("deterministic": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
         R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
         R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})", R"("shards": "sorted:class")",
         R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
@@ -326,7 +326,7 @@ TEST_F(SpecRun, IdOfARecordWithoutNewerKeysIsThatOfTheDefaults) {
   Json old = run.resolved;
   for (const char* key :
        {"populations", "precise_batches", "shards", "weight_ema", "gradient_route", "average_weights_every",
-        "init_from", "tf32", "cuda_graph", "evaluation", "data_workers", "checkpoint_every"}) {
+        "init_from", "tf32", "deterministic", "cuda_graph", "evaluation", "data_workers", "checkpoint_every"}) {
     old.erase(key);
   }
   old["optimizer"].erase("nesterov");

@@ -33,7 +33,11 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<
   const Watch watch;
   emulation::set_poison(
       false);  // of shared memory, which is megabytes for all kernels together; tests/emulation does
-  emulation::run_grid(grid, block, argument_bytes, body);
+  try {
+    emulation::run_grid(grid, block, argument_bytes, body);
+  } catch (const emulation::Trapped&) {
+    break_devices();
+  }
 }
 
 }  // namespace simgpu

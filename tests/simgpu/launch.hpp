@@ -1,4 +1,4 @@
-// Stands for strategies/kernels/launch.cuh: a kernel's grid is work on a simulated stream, done by the
+// Stands for strategies/kernels/launch.cuh and harness/support/launch.cuh: a kernel's grid is work on a simulated stream, done by the
 // emulated GPU of tests/emulation, one grid at a time.
 #pragma once
 
@@ -22,12 +22,7 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes,
 
 }  // namespace simgpu
 
-namespace bnlab::kernels::cuda {
-
-// A quarter of a GPU's threads, and an eighth of its slices: here a thread costs its waiting at barriers, and
-// a copy of where every slice lies.
-constexpr int kBlockThreads = 64, kMaxSlices = 32;
-constexpr int64_t kMinimumTickets = 4096;  // as on a GPU
+namespace bnlab {
 
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
@@ -38,5 +33,16 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Argument
       simgpu::once(
           [=] { simgpu::run_grid(grid, block, sizeof(values), [&] { std::apply(kernel, values); }); })));
 }
+
+}  // namespace bnlab
+
+namespace bnlab::kernels::cuda {
+
+using bnlab::launch;
+
+// A quarter of a GPU's threads, and an eighth of its slices: here a thread costs its waiting at barriers, and
+// a copy of where every slice lies.
+constexpr int kBlockThreads = 64, kMaxSlices = 32;
+constexpr int64_t kMinimumTickets = 4096;  // as on a GPU
 
 }  // namespace bnlab::kernels::cuda

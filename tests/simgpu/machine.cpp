@@ -20,6 +20,7 @@ constexpr int kDeepestWait = 1000;  // of streams for each other
 constexpr double kIdleBeforeBackground = 0.02, kLazyIdleBeforeBackground = 0.5;  // seconds
 
 thread_local cudaError_t error_now = cudaSuccess;
+std::atomic<bool> broken = false;
 
 // The devices that the process sees of those that are there. CUDA reads CUDA_VISIBLE_DEVICES up to the first
 // entry that names none.
@@ -187,7 +188,12 @@ const char* setting(const char* name, const char* otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
+void break_devices() {
+  broken = true;
+}
+
 cudaError_t fail(cudaError_t error) {
+  if (broken) error = cudaErrorLaunchFailure;
   if (error != cudaSuccess) error_now = error;
   return error;
 }

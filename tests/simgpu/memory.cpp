@@ -1,6 +1,7 @@
 #include "tests/simgpu/memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -51,6 +52,26 @@ void Memory::release(Blocks::iterator block) {
   char* const first = reinterpret_cast<char*>(block->first + extent.used) - extent.mapped;
   mmap(first, extent.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   blocks_.erase(block);
+}
+
+int Memory::shared_file(Blocks::iterator block) {
+  const Extent extent(block->second.size);
+  char* const first = reinterpret_cast<char*>(block->first + extent.used) - extent.mapped;
+  const int file = memfd_create("simgpu", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(extent.mapped)) != 0 ||
+      pwrite(file, first, extent.mapped, 0) != static_cast<ssize_t>(extent.mapped))
+    die("memory cannot be shared");
+  mmap(first, extent.mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+  return file;
+}
+
+cudaError_t Memory::open_shared(void** address, int file, size_t size, int device) {
+  const cudaError_t error = allocate(address, size, Kind::device, device);
+  if (error != cudaSuccess) return error;
+  const Extent extent(size);
+  char* const first = static_cast<char*>(*address) + extent.used - extent.mapped;
+  mmap(first, extent.mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+  return cudaSuccess;
 }
 
 void Memory::add_registered(void* address, size_t size, int device) {

@@ -33,6 +33,9 @@ class Memory {
 
   cudaError_t allocate(void** address, size_t size, Kind kind, int device);
   void release(Blocks::iterator block);
+  // A file that from now on holds the block, and this process's view of such a file of another.
+  int shared_file(Blocks::iterator block);
+  cudaError_t open_shared(void** address, int file, size_t size, int device);
   void add_registered(void* address, size_t size, int device);
   void remove_registered(void* address);
 

@@ -4,7 +4,9 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,12 +46,26 @@ struct Part {
 thread_local int group_depth = 0;
 thread_local std::vector<Part> group;
 
+// NCCL: graphs that hold calls of several communicators have been seen to deadlock.
+void refuse_two_in_a_graph(const ncclComm* comm, cudaStream_t stream) {
+  static std::map<unsigned long long, const ncclComm*>& of_capture =
+      *new std::map<unsigned long long, const ncclComm*>;
+  static std::mutex& mutex = *new std::mutex;  // of ranks that are threads
+  const std::lock_guard lock(mutex);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  if (cudaStreamGetCaptureInfo(stream, &status, &id) == cudaSuccess && status == cudaStreamCaptureStatusActive &&
+      of_capture.emplace(id, comm).first->second != comm)
+    simgpu::die("one graph holds calls of two NCCL communicators, which can deadlock");
+}
+
 // The exchanges are one piece of work on the stream.
 ncclResult_t submit(ncclComm* comm, cudaStream_t stream, const std::string& name,
                     std::vector<simgpu::Access> accesses, std::vector<Begin> begins) {
   int device = 0;
   cudaGetDevice(&device);
   cudaSetDevice(comm->device);
+  refuse_two_in_a_graph(comm, stream);
   const simgpu::Maker maker = [comm, begins = std::move(begins)] {
     const auto exchanges = std::make_shared<std::vector<Exchange>>();
     for (const Begin& begin : begins) exchanges->push_back(begin());

@@ -24,7 +24,7 @@ SPEC = {"question": "does a GPU do what the CPU does?", "claim": "yes", "task": 
         "steps": 14, "eval_every": 9, "warmup_steps": 1, "log_every": 1, "towers": 4, "batch_per_tower": 2,
         "populations": ["saved", "batch"]}
 OTHERWISE = SPEC | {"loss_mean": "batch", "weight_ema": None, "evaluation": {"crop": None}, "precise_batches": 20,
-                    "memory_format": "channels_last", "tf32": False}
+                    "memory_format": "channels_last", "tf32": False, "deterministic": False}
 STRATEGIES = [
     "averaged", "batch_renorm", "cmbn", {"name": "batch_renorm", "scope": "pooled"}, "dynamic_tanh", "every_tower",
     "filter_response_norm", {"name": "frozen", "from_step": 7},

@@ -1,4 +1,7 @@
 // The false CUDA runtime: memory and copies.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -139,6 +142,50 @@ API cudaError_t cudaHostUnregister(void* address) {
   const Lock lock(machine().mutex);
   machine().memory.remove_registered(address);
   return cudaSuccess;
+}
+
+// Memory that other processes open: a file of the process that has it. As on a GPU, not by itself.
+namespace {
+struct SharedHandle {
+  pid_t process;
+  int file, device;
+  size_t size;
+};
+static_assert(sizeof(SharedHandle) <= sizeof(cudaIpcMemHandle_t));
+}  // namespace
+
+API cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  const auto block = m.memory.beginning_at(address);
+  if (block == m.memory.none() || block->second.kind != Kind::device) return fail(cudaErrorInvalidValue);
+  const SharedHandle shared{getpid(), m.memory.shared_file(block), block->second.device, block->second.size};
+  std::memcpy(handle, &shared, sizeof shared);
+  return fail(cudaSuccess);
+}
+API cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsigned) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  SharedHandle shared;
+  std::memcpy(&shared, &handle, sizeof shared);
+  if (shared.process == getpid()) return fail(cudaErrorDeviceUninitialized);
+  const int alone = std::atoi(setting("SIMGPU_ALONE", "-1"));
+  if (shared.device != current_device && (shared.device == alone || current_device == alone))
+    return fail(cudaErrorPeerAccessUnsupported);
+  const std::string name = "/proc/" + std::to_string(shared.process) + "/fd/" + std::to_string(shared.file);
+  const int file = open(name.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return fail(cudaErrorMapBufferObjectFailed);
+  const cudaError_t error = m.memory.open_shared(address, file, shared.size, current_device);
+  close(file);
+  return fail(error);
+}
+API cudaError_t cudaIpcCloseMemHandle(void* address) {
+  Machine& m = machine();
+  const Lock lock(m.mutex);
+  const auto block = m.memory.beginning_at(address);
+  if (block == m.memory.none()) return fail(cudaErrorInvalidValue);
+  m.memory.release(block);
+  return fail(cudaSuccess);
 }
 
 API cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -21,13 +21,12 @@ from runs import PATIENCE, PROGRAM, SimulatedRuns
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "scripts/gpu_check.sh"
-PARTS = ["first", "verify", "tests", "lost", "bench", "ddp", "bandwidth", "trace", "sanitize", "strategies", "tradeoff"]
+PARTS = ["first", "two", "tests", "bandwidth", "strategies", "bench", "trace", "verify", "sanitize", "lost", "ddp", "tradeoff"]
 BROKEN = "echo 'planted: this program fails'; exit 1"
 OTHER_NUMBERS = f'case " $* " in *" --ranks 2 "*) set -- "$@" optimizer.lr=0.051 ;; esac; exec {PROGRAM} "$@"'
 
 sys.path += [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests/bench")]
-import gpu_trace  # noqa: E402  (below the path that it is found in)
-import rivals  # noqa: E402
+import rivals  # noqa: E402  (below the path that it is found in)
 import rivals_bench  # noqa: E402
 
 # Python, whose torch sees the simulated GPUs where two ranks train beside ours.
@@ -35,21 +34,6 @@ LIBRARIES = " ".join(map(str, pathlib.Path(PROGRAM).parent.glob("lib/lib*.so*"))
 PYTHON = f"""#!/bin/bash
 case "$*" in *rivals_bench.py*" --ranks 2 "*) export LD_PRELOAD="{LIBRARIES}" ;; esac
 exec {sys.executable} "$@"
-"""
-# Stands in for nsys: runs the program and leaves a trace in which NCCL's kernels pass half beside others.
-NSYS = f"""#!{sys.executable}
-import sqlite3, subprocess, sys
-place = next(i for i, word in enumerate(sys.argv) if i > 1 and not word.startswith("--"))
-output = next(word.split("=", 1)[1] for word in sys.argv if word.startswith("--output="))
-status = subprocess.run(sys.argv[place:]).returncode
-with sqlite3.connect(output + ".sqlite") as file:
-    file.execute("CREATE TABLE StringIds (id, value)")
-    file.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, globalPid, shortName)")
-    file.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "moments"), (2, "ncclDevKernel_AllReduce")])
-    for i in range(100):
-        file.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 1, ?)",
-                         [(1000 * i, 1000 * i + 500, 1), (1000 * i + 480, 1000 * i + 520, 2)])
-sys.exit(status)
 """
 CLOCKS = """#!/bin/bash
 case "$*" in
@@ -134,7 +118,7 @@ class GpuCheck(SimulatedRuns):
         return done.stdout
 
     def test_comes_to_its_end_on_two_gpus(self):
-        status, rows, lines, said = self.check(path=self.stand_ins(nsys=NSYS))
+        status, rows, lines, said = self.check()
         self.assertEqual(status, 0, lines)
         self.assertEqual(list(dict.fromkeys(part for part, _, _ in rows)), PARTS)
         for part, verdict, text in rows:
@@ -142,15 +126,14 @@ class GpuCheck(SimulatedRuns):
             if verdict == "skipped":
                 self.assertRegex(text, r"\w+ \w+ \w+", part)
         done = {part: [text for name, verdict, text in rows if (name, verdict) == (part, "ok")] for part in PARTS}
-        self.assertEqual([len(done[part]) for part in PARTS], [4, 1, 2, 2, 8, 4, 1, 2, 0, 0, 2], rows)
-        for text in done["first"]:
+        self.assertEqual([len(done[part]) for part in PARTS], [4, 7, 2, 1, 0, 8, 1, 1, 0, 2, 4, 2], rows)
+        for text in done["first"] + done["two"][:-1]:
             self.assertLess(float(re.search(r"differ by (\S+) at most", text)[1]), 1e-8)
         for text in done["bench"]:
             self.assertRegex(text, r"(unet|pspnet), .* cuda_graph (on|off): .* ms; eager BatchNorm2d / ours \d.*PyTorch on cpu")
         for text in done["ddp"]:
             self.assertRegex(text, r"(per_tower.*DDP BatchNorm2d|sync.*DDP SyncBatchNorm) / ours \d.*PyTorch on cuda")
-        for text in done["trace"]:
-            self.assertIn("50 % of that beside other kernels", text)
+        self.assertRegex(done["trace"][0], r"pspnet: .* ms a step under the profiler, \d+ operators, nothing runs in \S+ %")
         table = pathlib.Path(lines[-1])
         self.assertIn("mean nothing", table.read_text())
         with tarfile.open(lines[-2]) as archive:
@@ -170,10 +153,10 @@ class GpuCheck(SimulatedRuns):
         other.mkdir(parents=True)
         (other / "table.txt").write_text("of another machine\n")
         parts = [part for part in PARTS if part != "ddp"]  # which takes as long as bench and does the same
-        status, rows, lines, said = self.check(*parts, programs=self.with_program(BROKEN), path=self.stand_ins(nsys=NSYS))
+        status, rows, lines, said = self.check(*parts, programs=self.with_program(BROKEN))
         self.assertEqual(status, 1)
         failed = collections.Counter(part for part, verdict, _ in rows if verdict == "FAILED")
-        self.assertEqual(failed, {"first": 4, "verify": 1, "lost": 2, "bench": 2, "trace": 2, "tradeoff": 2}, rows)
+        self.assertEqual(failed, {"first": 4, "two": 7, "bench": 2, "trace": 1, "verify": 1, "lost": 2, "tradeoff": 2}, rows)
         self.assertIn("planted: this program fails", rows[0][2])
         self.assertIn(f"stay as they are: {other}", said)
         self.assertEqual((other / "table.txt").read_text(), "of another machine\n")
@@ -185,18 +168,29 @@ class GpuCheck(SimulatedRuns):
         self.assertEqual([verdict for _, verdict, _ in rows], ["ok", "ok", "ok", "FAILED"], rows)
         self.assertIn("more than 1e-08", rows[3][2])
 
+    def a_machine(self, **more):
+        """Stand-ins for programs that see GPUs whose times count."""
+        lines = [measurement("moments", 0.45, 0.4), measurement("normalise", 0.5, 0.65)]
+        return self.stand_ins(
+            bnlab=f'#!/bin/bash\n[ "$1" = doctor ] || exit 1\n{PROGRAM} doctor | sed "s/Simulated GPU/NVIDIA H100/g"\n',
+            bandwidth_bench="#!/bin/bash\nprintf '%s\\n' '" + "' '".join(lines) + "'\n", **more)
+
+    def test_a_slot_of_minutes_drops_parts_aloud_and_two_builds_take_turns(self):
+        programs = self.a_machine()
+        status, rows, _, _ = self.check("--minutes", "1", "--against", str(programs), "ddp", "bandwidth", programs=programs)
+        self.assertEqual(status, 0, rows)
+        self.assertEqual([row[:2] for row in rows], [["bandwidth", "slow"], ["ddp", "skipped"]])
+        self.assertIn("moments 45 % x1.00, normalise 50 % (65 asked) x1.00 of a copy's", rows[0][2])
+        self.assertIn("no time left", rows[1][2])
+
     def test_a_machine_with_tools_is_looked_at(self):
         """Parts that are skipped on simulated GPUs, with stand-ins for the tools of a machine that has one."""
-        lines = [measurement("moments", 0.45, 0.4), measurement("normalise", 0.5, 0.65)]
-        programs = self.stand_ins(
-            bnlab=f'#!/bin/bash\n[ "$1" = doctor ] || exit 1\n{PROGRAM} doctor | sed "s/Simulated GPU/NVIDIA H100/g"\n',
-            bandwidth_bench="#!/bin/bash\nprintf '%s\\n' '" + "' '".join(lines) + "'\n",
-            torch_tests="#!/bin/bash\n", compute_sanitizer=SANITIZER, nvidia_smi=CLOCKS)
+        programs = self.a_machine(torch_tests="#!/bin/bash\n", compute_sanitizer=SANITIZER, nvidia_smi=CLOCKS)
         status, rows, said, _ = self.check("bandwidth", "sanitize", devices=1, programs=programs, path=programs)
         self.assertEqual(status, 0, rows)
-        self.assertEqual([verdict for _, verdict, _ in rows], ["ok", "slow", "ok", "ok", "ok", "ok"], rows)
-        self.assertIn("1755 to 1980 MHz, at most 61 degrees", rows[0][2])
-        self.assertIn("moments 45 %, normalise 50 % (65 asked) of a copy's 3000 GB/s", rows[1][2])
+        self.assertEqual([verdict for _, verdict, _ in rows], ["slow", "ok", "ok", "ok", "ok", "ok"], rows)
+        self.assertIn("moments 45 %, normalise 50 % (65 asked) of a copy's 3000 GB/s", rows[0][2])
+        self.assertIn("1755 to 1980 MHz, at most 61 degrees", rows[1][2])
         self.assertIn("0 errors, 1 tests", rows[2][2])
         page = pathlib.Path(said[-1]).read_text()
         self.assertRegex(page, r"driver +580.65\nusers +somebody-else\n")
@@ -214,8 +208,8 @@ class GpuCheck(SimulatedRuns):
     def test_one_gpu_skips_what_needs_two(self):
         status, rows, _, _ = self.check("lost", "ddp", "trace", devices=1)
         self.assertEqual(status, 0)
-        self.assertEqual([verdict for _, verdict, _ in rows], ["skipped", "skipped", "skipped", "lacking"], rows)
-        for _, _, text in rows[:3]:
+        self.assertEqual([verdict for _, verdict, _ in rows], ["ok", "skipped", "skipped", "skipped"], rows)
+        for _, _, text in rows[1:]:
             self.assertIn("this needs two", text)
 
     def test_no_gpu_is_an_error(self):
@@ -235,7 +229,7 @@ class GpuSteps(SimulatedRuns):
         options = SimpleNamespace(ranks=2, device="cuda", trial=trial)
         others = SimpleNamespace(parameters=parameters, refused=dict(refused), device="cuda")
         theirs = {name: [rival_ms] for name in rivals_bench.TOGETHER["sync"]}
-        return rivals_bench.row(options, rivals_bench.CASES[0], ("sync", graph), ours, others, theirs)
+        return rivals_bench.row(options, rivals_bench.CASES["unet:float32"], ("sync", graph), ours, others, theirs)
 
     def test_a_step_is_held_to_its_bar(self):
         self.assertEqual(self.judged()[0], "ok")
@@ -265,34 +259,6 @@ class GpuSteps(SimulatedRuns):
 
     def test_a_rival_that_cannot_run_is_said(self):
         self.assertIn("of apex cannot run", self.judged(refused={"DDP SyncBatchNorm of apex": "no apex"}.items())[1])
-
-
-class GpuTraces(SimulatedRuns):
-    """What is computed from the kernels of a trace."""
-
-    def test_overlap_is_counted_once_and_in_the_middle_of_the_run(self):
-        # A step of 1000: two kernels that overlap, 0 to 600, and NCCL from 400 to 800, of which 200 beside them. Before
-        # the middle NCCL runs alone, which does not count.
-        kernels = [(1000 * i - 10**6, 1000 * i + 900 - 10**6, "ncclDevKernel_AllGather") for i in range(30)]
-        for i in range(100):
-            kernels += [(1000 * i, 1000 * i + 500, "moments"), (1000 * i + 300, 1000 * i + 600, "normalise"),
-                        (1000 * i + 400, 1000 * i + 800, "ncclDevKernel_AllReduce")]
-        found = gpu_trace.shares(kernels)
-        for name, share in (("busy", 0.8), ("nccl", 0.4), ("alone", 0.2)):
-            self.assertAlmostEqual(found[name], share, delta=0.01)
-
-    def test_an_exchange_that_runs_alone_is_slow(self):
-        record = {"spec": {"strategy": {"name": "per_tower"}},
-                  "result": {"throughput": {"step_time_s": {"median": 0.01}}, "cuda_graph": {"replayed_steps": 90}}}
-        gpus = [{"busy": 0.9, "nccl": 0.1, "alone": 0.0}, {"busy": 0.8, "nccl": 0.1, "alone": 0.06}]
-        verdict, said = gpu_trace.row(record, gpus)
-        self.assertEqual(verdict, "slow")
-        self.assertIn("NCCL 1.000 ms of a step, 40 % of that beside other kernels", said)
-        self.assertEqual(gpu_trace.row(record, gpus[:1])[0], "ok")
-
-    def test_a_run_without_kernels_is_no_result(self):
-        with self.assertRaises(gpu_trace.Wrong):
-            gpu_trace.shares([(0, 1, "moments")])
 
 
 if __name__ == "__main__":

@@ -155,6 +155,7 @@ class Precisions(SimulatedRuns):
         "late": [{"precision": precision, "strategy": strategy}
                  for precision in BOUNDS for strategy in ("sync", {"name": "group_norm", "groups": 2})],
         "tf32": [steps(6) | {"precision": "float32", "tf32": tf32} for tf32 in (False, True)],
+        "deterministic": [steps(6) | {"precision": "float32", "deterministic": True}],
         "float32": [steps(6) | {"precision": "float32"}], "bfloat16": [steps(6) | {"precision": "bfloat16"}]}
 
     def trained(self, case):

@@ -80,6 +80,13 @@ class NoGraphs(SimulatedRuns):
                 self.assertGreater(run.result["communication"]["gradients"]["collectives_per_step"], 1)  # a bucket each
 
 
+class StayingRanks(SimulatedRuns):
+    def test_leave_what_fresh_ranks_leave(self):
+        matrix = {"matrix": {"seed": [0, 1], "strategy": ["sync", "per_tower", "dynamic_tanh"]}}
+        fresh = self.train(matrix, "--fresh-ranks", ranks=2, launched=True)
+        self.expect_close(self.train(matrix, ranks=2, launched=True), fresh, 0)
+
+
 class FourRanks(SimulatedRuns):
     def test_leave_what_the_cpu_leaves(self):
         matrix = {"matrix": {"seed": [0], "strategy": ["sync", "per_tower", "batch_renorm", "shuffle"]}}

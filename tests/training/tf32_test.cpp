@@ -1,4 +1,5 @@
-// float32 is IEEE float32 on GPUs too, unless a spec says otherwise; a layer case always is.
+// float32 is IEEE float32 on GPUs too, unless a spec says otherwise; a layer case always is. What a spec says
+// of algorithms holds for its run alone.
 #include "harness/support/tf32.hpp"
 
 #include <gtest/gtest.h>
@@ -20,6 +21,15 @@ TEST(Tf32, IsOffUnlessTheSpecAsksForIt) {
   EXPECT_FALSE(is_ieee());
   runs.run(TrainingRuns::spec(), 1);
   EXPECT_TRUE(is_ieee());
+}
+
+TEST(Deterministic, AlgorithmsAreAskedForByTheSpec) {
+  TrainingRuns runs;
+  const at::Context& context = at::globalContext();
+  runs.run(TrainingRuns::spec({{"deterministic", true}}), 1);
+  EXPECT_TRUE(context.deterministicAlgorithms() && context.deterministicCuDNN() && !context.benchmarkCuDNN());
+  runs.run(TrainingRuns::spec(), 1);
+  EXPECT_FALSE(context.deterministicAlgorithms() || context.deterministicCuDNN() || !context.benchmarkCuDNN());
 }
 
 TEST(Tf32, IsOffInLayerCasesAndThusInVerify) {

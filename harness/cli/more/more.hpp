@@ -26,7 +26,9 @@ inline constexpr CommandName kAll[] = {
      {Heading::cost, 1},
      "Measure what exchanges, norm sites and steps cost here, or under a launcher"},
     {"cost", {Heading::cost, 2}, "Predict a step of each strategy on 2 to 1,024 ranks, with its interval"},
-    {"trace", {Heading::cost, 3}, "Record a few training steps of one run on CPUs, and who waits for whom"}};
+    {"trace",
+     {Heading::cost, 3},
+     "Record a few training steps of one run: who waits for whom, or a GPU's kernels"}};
 
 constexpr CommandName named(std::string_view name) {
   for (const CommandName& each : kAll)

@@ -41,7 +41,8 @@ struct ProbeCommand {
     option("--device DEVICE", launch.device,
            "Where to compute: cpu or cuda. Default: cuda where there is a GPU");
     option("--exchange HOW", launch.exchange,
-           "How ranks on CPUs exchange: by shared_memory or sockets. Default: both, where one host has all");
+           "How ranks exchange: on CPUs by shared_memory or sockets (default: both, where one host has all), on "
+           "GPUs by NCCL or peers");
     option("--only KEY=VALUE,...", launch.only, "Take only runs that match, such as strategy=sync,per_tower");
     option("--seconds S", seconds, "Seconds that all of it may take, about").from(0.1, 86400);
     option("--largest-mb MB", largest_mb, "MiB of the largest exchange; less where time runs out")
@@ -203,7 +204,7 @@ int measure(const ProbeCommand& asked, const std::optional<EnvironmentWorld>& wo
   place.delay = {asked.delay_us * 1e-6, asked.bandwidth_mb * 1e6};
   const bool one_host = !world || world->one_host;
   if (device == Device::cuda)
-    request.exchanges = {Exchange::sockets};  // of the host; GPUs have NCCL
+    request.exchanges = {asked.launch.exchange.value_or(Exchange::sockets)};  // on GPUs all but peers is NCCL
   else if (asked.launch.exchange)
     request.exchanges = {*asked.launch.exchange};
   else if (place.size == 1 || !one_host)

@@ -1,0 +1,17 @@
+// How every kernel is launched: on the current stream, and checked. Where there is no GPU, tests put
+// another header in the place of this one.
+#pragma once
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime.h>
+
+namespace bnlab {
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
+  kernel<<<grid, block, 0, c10::cuda::getCurrentCUDAStream()>>>(arguments...);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace bnlab

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Ranks that exchange through memory of the simulated GPUs, which they open to each other, without NCCL.
+
+  python3 tests/simgpu/test_peers.py [Class...]
+"""
+
+import json
+import os
+import signal
+import time
+import unittest
+
+from runs import PATIENCE, STRATEGIES, SimulatedRuns
+from test_endings import children, lines_logged
+
+MATRIX = {"matrix": {"seed": [0], "strategy": STRATEGIES}}
+ROUTES = ("all_gather", "all_reduce", "gather_activations", "gather_activations_host", "host", "reduce_broadcast")
+SHARED = {"SIMGPU_DEVICES": "1"}
+
+
+class Peers:
+    def over_peers(self, keys, ranks, variables=SHARED):
+        runs = self.train(keys, "--exchange", "peers", ranks=ranks, variables=variables, launched=True)
+        for name, run in runs.items():
+            with self.subTest(run=name):
+                self.assertEqual(run.record["placement"]["exchange"], "peers")
+                self.assertEqual(run.record["placement"]["backend"], "peers")
+        return runs
+
+
+class OneGpu(Peers, SimulatedRuns):
+    def test_every_strategy_leaves_what_the_cpu_leaves(self):
+        on_cpu = self.train(MATRIX, device="cpu")
+        replayed = self.over_peers(MATRIX, 2)
+        self.expect_close(replayed, on_cpu, 1e-10)
+        for name, run in replayed.items():
+            with self.subTest(run=name):
+                self.assertEqual(run.graphs["replayed_steps"] == 0, run.strategy == "shuffle", run.graphs)
+        self.expect_close(self.over_peers(MATRIX | {"cuda_graph": False}, 2), replayed, 0)
+
+    def test_every_route_leaves_what_the_cpu_leaves(self):
+        routes = [{"name": "sync", "route": route} for route in ROUTES]
+        matrix = {"matrix": {"seed": [0], "gradient_route": ["reducer", "rank0", "host"], "strategy": routes}}
+        self.expect_close(self.over_peers(matrix, 2), self.train(matrix, device="cpu"), 1e-10)
+
+    def test_four_ranks(self):
+        matrix = {"matrix": {"seed": [0], "strategy": ["sync", "per_tower", "batch_renorm", "shuffle"]}}
+        self.expect_close(self.over_peers(matrix, 4), self.train(matrix, device="cpu"), 1e-10)
+
+
+class OwnGpus(Peers, SimulatedRuns):
+    def test_gradients_meet_through_nccl(self):
+        matrix = {"matrix": {"seed": [0], "strategy": ["sync", "batch_renorm"]}}
+        two = {"SIMGPU_DEVICES": "2"}
+        self.expect_close(self.over_peers(matrix, 2, two), self.train(matrix, device="cpu"), 1e-10)
+
+    def test_gpus_out_of_reach_are_refused(self):
+        self.train({"seed": 0, "strategy": "sync"}, "--exchange", "peers", ranks=2, launched=True, ends=1,
+                   variables={"SIMGPU_DEVICES": "2", "SIMGPU_ALONE": "1"})
+        self.assertIn("cannot exchange over peers", self.said)
+        self.assertIn("without --exchange peers", self.said)
+
+    def test_the_cpu_has_none(self):
+        self.train({"seed": 0, "strategy": "sync"}, "--exchange", "peers", ranks=2, device="cpu", launched=True, ends=2)
+        self.assertIn("peers takes --device cuda", self.said)
+
+
+class Lost(Peers, SimulatedRuns):
+    def lose_a_rank(self, how, keys):
+        """The outcome of a run whose second rank gets this signal, and the seconds until it ended."""
+        keys = {"strategy": "sync", "seed": 0, "steps": 5000, "eval_every": 5000, "log_every": 1, "collective_timeout_s": 4} | keys
+        command, results = self.command(keys, "--device", "cuda", "--ranks", "2", "--exchange", "peers")
+        process = self.start_process(command, os.environ | SHARED, start_new_session=True)
+        self.until(process, lambda: lines_logged(results) > 8)
+        os.kill(max(children(process.pid)), how)
+        begun = time.monotonic()
+        process.wait(timeout=PATIENCE)
+        (record,) = [json.loads(file.read_text()) for file in results.glob("[!.]*/[!.]*/record.json")]
+        return record["outcome"], time.monotonic() - begun
+
+    def test_a_killed_rank(self):
+        outcome, seconds = self.lose_a_rank(signal.SIGKILL, {})
+        self.assertEqual((outcome["status"], outcome["signal"]), ("interrupted", "SIGKILL"), outcome)
+        self.assertLess(seconds, 20)
+
+    def test_a_rank_that_stands_still_is_named(self):
+        for keys in ({}, {"cuda_graph": False}):
+            with self.subTest(keys=keys):
+                outcome, seconds = self.lose_a_rank(signal.SIGSTOP, keys)
+                self.assertEqual(outcome["status"], "timeout", outcome)
+                self.assertIn("rank 1 did not take part in an exchange", outcome["message"])
+                self.assertLess(seconds, 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
