@@ -280,7 +280,7 @@ Sweep plan_sweep(const Layout& layout, int64_t slices, bool merged) {
     sweep.threads = std::max(32, power_of_two(all, kBlockThreads));
     steps = divide(all, sweep.threads);
   }
-  const auto to_fill = [&](int resident) { return divide(int64_t{resident} * processors, tiles * slices); };
+  const auto to_fill = [&](int resident) { return int64_t{resident} * processors / (tiles * slices); };
   int64_t wanted = std::min(to_fill(kResident), divide(steps, kPlaces));
   if (merged) wanted = std::min(wanted, std::max<int64_t>(kMergedParts, to_fill(kResident / 2)));
   const int64_t parts = std::max<int64_t>({1, wanted, divide(steps, kLongest)});
