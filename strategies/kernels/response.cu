@@ -43,7 +43,7 @@ struct Loaded {
 };
 template <class K, bool kBackward>
 __device__ Loaded<K> take(const SiteOf<K>& site, int64_t i, bool inside) {
-  Loaded<K> loaded;
+  Loaded<K> loaded{};
   loaded.x = load_if<K::V>(inside, site.x + i);
   if constexpr (kBackward) loaded.dy = load_if<K::V>(inside, site.dy + i);
   if constexpr (K::kAdds) loaded.residual = load_if<K::V>(inside, site.residual + i);

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kBlockThreads, kResident)
   each_place<K::batch(K::kAdds ? 2 : 1)>(
       sweep, at,
       [&](int64_t i, bool inside) {
-        Loaded<K> loaded;
+        Loaded<K> loaded{};
         loaded.x = load_if<K::V>(inside, in.x + i);
         if constexpr (K::kAdds) loaded.added = load_if<K::V>(inside, in.residual + i);
         return loaded;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kBlockThreads, kResident)
   each_place<K::batch(K::kAdds ? 3 : 2)>(
       sweep, at,
       [&](int64_t i, bool inside) {
-        Loaded<K> loaded;
+        Loaded<K> loaded{};
         loaded.x = load_if<K::V>(inside, in.x + i);
         loaded.dy = load_if<K::V>(inside, in.dy + i);
         if constexpr (K::kAdds) loaded.added = load_if<K::V>(inside, in.read_y + i);
