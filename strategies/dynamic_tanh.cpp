@@ -10,7 +10,6 @@
 #include "harness/strategy.hpp"
 #include "harness/writable_layer.hpp"
 #include "strategies/engine/second_derivative.hpp"
-#include "strategies/kernels/kernels.hpp"
 #include "strategies/kernels/squash.hpp"
 
 namespace bnlab::dynamic_tanh {
@@ -18,60 +17,54 @@ namespace bnlab::dynamic_tanh {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The gradients behind tanh are those of a norm whose moments are the constants 0 and 1.
 class SquashFunction : public torch::autograd::Function<SquashFunction> {
  public:
   using Optional = std::optional<at::Tensor>;  // an undefined tensor is no argument of a Function
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& alpha,
-                            const Optional& given_weight, const Optional& bias, const Optional& residual,
+                            const Optional& weight, const Optional& bias, const Optional& residual,
                             Activation activation) {
-    const at::Tensor t = at::tanh(x * alpha);
-    const at::Tensor weight = given_weight.value_or(at::Tensor());
-    const kernels::Coefficients k =
-        kernels::affine_coefficients(x.size(1), alpha.options(), weight, bias.value_or(at::Tensor()));
-    const at::Tensor y = kernels::normalise(t, {0, t.size(0)}, k.mean, k.scale, k.shift, activation,
-                                            residual.value_or(at::Tensor()));
-    ctx->save_for_backward(
-        {x, alpha, t, activation == Activation::relu ? y : at::Tensor(), weight, k.mean, k.invstd});
+    const kernels::SquashOptions options{.alpha = alpha,
+                                         .weight = weight.value_or(at::Tensor()),
+                                         .bias = bias.value_or(at::Tensor()),
+                                         .activation = activation};
+    const kernels::Squash made = kernels::squash(x, residual.value_or(at::Tensor()), options);
+    ctx->save_for_backward({x, alpha, made.t, activation == Activation::relu ? made.y : at::Tensor(),
+                            options.weight, options.bias});
     ctx->saved_data["activation"] = static_cast<int64_t>(activation);
     ctx->saved_data["residual"] = residual.has_value();
-    return y;
+    return made.y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &alpha = saved[1], &t = saved[2], &weight = saved[4];
-    const bool affine = weight.defined(), residual = ctx->saved_data["residual"].toBool();
-    const kernels::Incoming in{.dy = dys[0],
-                               .x = t,
-                               .y = saved[3],
-                               .offsets = {0, t.size(0)},
-                               .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt()),
-                               .mean = saved[5],
-                               .from_input = {}};
+    const at::Tensor &x = saved[0], &y = saved[3];
+    const kernels::SquashOptions options{
+        .alpha = saved[1],
+        .weight = saved[4],
+        .bias = saved[5],
+        .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt())};
+    const bool affine = options.weight.defined(), residual = ctx->saved_data["residual"].toBool();
     if (at::GradMode::is_enabled()) {
-      const at::Tensor g = differentiable(in), again = at::tanh(x * alpha);
-      const NormGradients d = gradients_of({.normalised = again}, g, weight);
+      const kernels::Incoming in{.dy = dys[0],
+                                 .x = x,
+                                 .y = y,
+                                 .offsets = {0, x.size(0)},
+                                 .activation = options.activation,
+                                 .mean = options.alpha,
+                                 .from_input = {}};
+      const at::Tensor g = differentiable(in), again = at::tanh(x * options.alpha);
+      const NormGradients d = gradients_of({.normalised = again}, g, options.weight);
       const at::Tensor u = d.dx * (1 - again.square());
-      return {alpha * u,
+      return {(options.alpha * u).to(x.scalar_type()),
               (u * x).sum().view({1}),
               affine ? d.dweight : at::Tensor(),
               affine ? d.dbias : at::Tensor(),
-              residual ? g : at::Tensor(),
+              residual ? g.to(x.scalar_type()) : at::Tensor(),
               {}};
     }
-    const kernels::Coefficients forward{.mean = saved[5], .invstd = saved[6]};
-    const kernels::BackwardCoefficients k =
-        kernels::local_backward(in, forward, /*through_moments=*/false, /*mean_only=*/false, weight);
-    const kernels::SquashGradient gradient =
-        kernels::squash_gradient(in.input_gradient(in.mean, k.a, k.b, k.c), x, t, alpha);
-    return {gradient.dx,
-            gradient.terms.sum().view({1}),
-            affine ? k.dweight : at::Tensor(),
-            affine ? k.dbias : at::Tensor(),
-            residual ? in.g() : at::Tensor(),
-            {}};
+    const kernels::SquashGradients d = kernels::squash_gradients(dys[0], x, y, saved[2], options, residual);
+    return {d.dx, d.dalpha, d.dweight, d.dbias, d.dresidual, {}};
   }
 };
 
@@ -90,7 +83,7 @@ class Squash : public WritableLayer {
     const auto given = [](const at::Tensor& t) {
       return t.defined() ? SquashFunction::Optional(t) : std::nullopt;
     };
-    const at::ScalarType narrow = x.scalar_type(), wide = statistics_type(narrow);
+    const at::ScalarType narrow = x.scalar_type(), wide = x.is_cuda() ? narrow : statistics_type(narrow);
     residual = residual.defined() ? residual.to(wide) : residual;
     x = x.to(wide).contiguous(x.suggest_memory_format());  // as the sweeps leave it
     return SquashFunction::apply(x, parameter("alpha"), given(parameter("weight")), given(parameter("bias")),

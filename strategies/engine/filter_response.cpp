@@ -23,32 +23,30 @@ Optional given_tensor(const at::Tensor& t) {
   return t.defined() ? Optional(t) : std::nullopt;
 }
 
-// max(z + tau, tau) is max(z, 0) + tau: tau is taken off before ReLU, and added behind it.
 class FilterResponseFunction : public torch::autograd::Function<FilterResponseFunction> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Optional& given_weight,
-                            const Optional& given_bias, const Optional& given_threshold,
-                            const Optional& given_residual, Activation activation, double eps,
-                            const kernels::Offsets& rows) {
-    const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
-    const at::Tensor threshold = given_threshold.value_or(at::Tensor());
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Optional& weight,
+                            const Optional& bias, const Optional& threshold, const Optional& given_residual,
+                            Activation activation, double eps, const kernels::Offsets& rows) {
     const at::Tensor residual = given_residual.value_or(at::Tensor());
-    const kernels::Coefficients k = kernels::response_forward(kernels::moments(x, rows), eps, weight, bias,
-                                                              threshold, statistics_type(x.scalar_type()));
-    const at::Tensor z = kernels::normalise(x, rows, k.mean, k.scale, k.shift, activation, residual);
+    const kernels::ResponseOptions options{.eps = eps,
+                                           .weight = weight.value_or(at::Tensor()),
+                                           .bias = bias.value_or(at::Tensor()),
+                                           .threshold = threshold.value_or(at::Tensor()),
+                                           .activation = activation};
+    const kernels::Response made = kernels::response(x, rows, residual, options);
+    const kernels::Coefficients& k = made.k;
     const bool relu = activation == Activation::relu, from_input = relu && !residual.defined();
-    ctx->save_for_backward({x, weight, relu ? z : at::Tensor(), threshold, k.mean, k.invstd, k.count,
-                            from_input ? k.scale : at::Tensor(), from_input ? k.shift : at::Tensor()});
+    const bool adds_again = relu && residual.defined() && x.is_cuda();
+    ctx->save_for_backward({x, options.weight, relu ? made.z : at::Tensor(), options.threshold, k.mean,
+                            k.invstd, k.count, k.scale, k.shift, options.bias,
+                            adds_again ? residual : at::Tensor()});
     ctx->saved_data["activation"] = static_cast<int64_t>(activation);
+    ctx->saved_data["from_input"] = from_input;
     ctx->saved_data["residual"] = residual.defined() && residual.requires_grad();
-    ctx->saved_data["bias"] = bias.defined();
     ctx->saved_data["rows"] = rows;
     ctx->saved_data["eps"] = eps;
-    if (!threshold.defined()) return z;
-    at::Tensor y = at::empty_like(z);
-    std::vector<int64_t> shape(static_cast<size_t>(z.dim()), 1);
-    shape[1] = -1;
-    return at::add_out(y, z, threshold.view(shape));
+    return made.y;
   }
 
   // About 0, over the positions of each channel of a sample.
@@ -64,49 +62,43 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &threshold = saved[3];
-    const kernels::Incoming in{.dy = dys[0],
-                               .x = x,
-                               .y = saved[2],
-                               .offsets = ctx->saved_data["rows"].toIntVector(),
-                               .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt()),
-                               .mean = saved[4],
-                               .from_input = {.scale = saved[7], .shift = saved[8]}};
-    const bool has_bias = ctx->saved_data["bias"].toBool(), residual = ctx->saved_data["residual"].toBool();
+    const at::Tensor &x = saved[0], &residual = saved[10];
+    const kernels::ResponseOptions options{
+        .eps = ctx->saved_data["eps"].toDouble(),
+        .weight = saved[1],
+        .bias = saved[9],
+        .threshold = saved[3],
+        .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt())};
+    const kernels::Coefficients k{
+        .mean = saved[4], .invstd = saved[5], .scale = saved[7], .shift = saved[8], .count = saved[6]};
+    kernels::Incoming in{.dy = dys[0],
+                         .x = x,
+                         .y = saved[2],
+                         .offsets = ctx->saved_data["rows"].toIntVector(),
+                         .activation = options.activation,
+                         .mean = k.mean,
+                         .from_input = {}};
+    if (ctx->saved_data["from_input"].toBool()) in.from_input = {.scale = k.scale, .shift = k.shift};
+    const bool with_residual = ctx->saved_data["residual"].toBool();
     if (at::GradMode::is_enabled()) {
+      if (x.is_cuda()) in.mean = at::zeros_like(k.scale);
+      if (residual.defined())
+        in.y = kernels::normalise(x, in.offsets, in.mean, k.scale, k.shift, in.activation, residual);
       const at::Tensor g = differentiable(in);
-      const NormGradients d =
-          gradients_of(formula(x.to(g.scalar_type()), ctx->saved_data["eps"].toDouble()), g, weight);
+      const NormGradients d = gradients_of(formula(x.to(g.scalar_type()), options.eps), g, options.weight);
       const at::Tensor through = slice_sums(dys[0].to(g.scalar_type()), {0, x.size(0)})[0];
       return {d.dx.to(x.scalar_type()),
-              weight.defined() ? d.dweight : at::Tensor(),
-              has_bias ? d.dbias : at::Tensor(),
-              threshold.defined() ? through - d.dbias : at::Tensor(),
-              residual ? g.to(x.scalar_type()) : at::Tensor(),
+              options.weight.defined() ? d.dweight : at::Tensor(),
+              options.bias.defined() ? d.dbias : at::Tensor(),
+              options.threshold.defined() ? through - d.dbias : at::Tensor(),
+              with_residual ? g.to(x.scalar_type()) : at::Tensor(),
               {},
               {},
               {}};
     }
-    const kernels::Coefficients forward{.mean = saved[4], .invstd = saved[5], .count = saved[6]};
-    at::Tensor total, dthreshold;
-    if (threshold.defined()) {
-      std::vector<int64_t> but_channels(static_cast<size_t>(x.dim()) - 1, 0);
-      std::iota(but_channels.begin() + 1, but_channels.end(), 2);
-      total = at::sum(dys[0], but_channels, /*keepdim=*/false, threshold.scalar_type());
-      dthreshold = at::empty_like(threshold);
-    }
-    const kernels::BackwardCoefficients k =
-        kernels::response_backward(forward, in.sums(in.mean), weight, total, dthreshold);
-    const at::Tensor dx = ctx->needs_input_grad(0) ? in.input_gradient(in.mean, k.a, k.b, k.c) : at::Tensor();
-    const at::Tensor dresidual = residual ? in.g() : at::Tensor();
-    return {dx,
-            weight.defined() ? k.dweight : at::Tensor(),
-            has_bias ? k.dbias : at::Tensor(),
-            dthreshold,
-            dresidual,
-            {},
-            {},
-            {}};
+    const kernels::ResponseGradients d =
+        kernels::response_gradients(in, residual, k, options, ctx->needs_input_grad(0), with_residual);
+    return {d.dx, d.dweight, d.dbias, d.dthreshold, d.dresidual, {}, {}, {}};
   }
 };
 
@@ -125,10 +117,10 @@ FilterResponseNorm::FilterResponseNorm(const NormSite& site, const FilterRespons
 
 at::Tensor FilterResponseNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
   check_values_per_channel(site_, rules_.strategy, /*channels=*/1, x, pass);
-  // A narrow dtype would be rounded before tau is added, and again behind it.
+  // Where tau is added by itself, a narrow dtype would be rounded before and behind it.
   const at::Tensor threshold = parameter("threshold");
   const at::ScalarType narrow = x.scalar_type(),
-                       wide = threshold.defined() ? statistics_type(narrow) : narrow;
+                       wide = threshold.defined() && !x.is_cuda() ? statistics_type(narrow) : narrow;
   residual = residual.defined() ? residual.to(wide) : residual;
   return FilterResponseFunction::apply(x.to(wide), given_tensor(parameter("weight")),
                                        given_tensor(parameter("bias")), given_tensor(threshold),

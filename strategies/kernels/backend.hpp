@@ -30,7 +30,9 @@ struct BackwardInputs {
 
 // Checks x and makes it dense; returns how it lies in memory.
 Layout make_dense(const char* where, at::Tensor& x, const Offsets& offsets);
-// The same of all tensors of a backward pass; `layout` is set.
+// `tensor`, with one number for each element of x, in x's strides; refused unless it is like x otherwise.
+at::Tensor like(const char* where, const char* name, const at::Tensor& tensor, const at::Tensor& x);
+// make_dense of all tensors of a backward pass; `layout` is set.
 BackwardInputs backward_inputs(const char* where, const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& y, const Offsets& offsets, const at::Tensor& mean,
                                Activation activation, const FromInput& from_input, Layout& layout);

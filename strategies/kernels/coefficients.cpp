@@ -155,12 +155,6 @@ Coefficients constant_coefficients(int64_t channels, const at::TensorOptions& op
   return k;
 }
 
-// On a GPU a group of many channels has several threads.
-int64_t lanes_of(int64_t channels, int64_t groups, const Tensor& on) {
-  constexpr int64_t kMost = 32;
-  return on.is_cuda() ? std::min(kMost, channels / groups) : 1;
-}
-
 }  // namespace
 
 template <class T>
@@ -297,9 +291,9 @@ BackwardCoefficients backward_coefficients(const Coefficients& forward, const Te
 }
 
 void update_running(const RunningUpdate& update, const Tensor& rows) {
-  in_precision(update.running.scalar_type(), [&](auto zero) {
-    each_item(on_pointers<decltype(zero)>(update, rows), rows_of(rows).channels, rows);
-  });
+  in_precision(
+      update.running.scalar_type(),
+      [&](auto zero) { each_item(on_pointers<decltype(zero)>(update, rows), rows_of(rows).channels, rows); });
 }
 
 Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOptions& options,
@@ -316,16 +310,15 @@ Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOp
     channel::PooledForward<T> body;
     body.layout = layout;
     body.updates = update.has_value();
-    if (body.merges()) {
+    if (body.merges())
       body.merge = merging<T>(moments.rows, moments.group, merge, rows);
-    } else if (layout == PooledLayout::group_sums) {
+    else if (layout == PooledLayout::group_sums)
       body.moments_of_sums = {
           .in = rows_of(moments.rows),
           .out = written<double>(rows),
           .groups = rows.size(0),
           .merge = merge,
       };
-    }
     body.forward = step.on_pointers<T>();
     if (update) body.update = on_pointers<T>(*update, rows);
     each_item(body, rows_of(rows).channels, rows);
@@ -403,21 +396,20 @@ BackwardCoefficients local_backward(const Incoming& incoming, const Coefficients
 Coefficients sample_forward(const Tensor& rows, int64_t groups, double eps, const Tensor& weight,
                             const Tensor& bias, at::ScalarType statistics) {
   const int64_t samples = rows.size(0), channels = rows_of(rows).channels;
-  const int64_t lanes = lanes_of(channels, groups, rows);
   const Coefficients k = empty_coefficients(samples, channels, rows.options().dtype(statistics),
                                             /*with_count=*/true, /*with_renorm=*/false);
   in_precision(statistics, [&](auto zero) {
     using T = decltype(zero);
     const channel::SampleForward<T> body{
         .moments = rows_of(rows),
+        .samples = samples,
         .groups = groups,
-        .lanes = lanes,
         .eps = eps,
         .weight = read<T>(weight),
         .bias = read<T>(bias),
         .out = written<T>(k),
     };
-    each_item(body, samples * groups * lanes, rows);
+    each_item(body, body.items(/*lanes=*/1), rows);
   });
   return k;
 }
@@ -425,7 +417,6 @@ Coefficients sample_forward(const Tensor& rows, int64_t groups, double eps, cons
 BackwardCoefficients sample_backward(const Coefficients& forward, const Tensor& sums, int64_t groups,
                                      const Tensor& weight) {
   const int64_t samples = sums.size(0), channels = sums.size(2);
-  const int64_t lanes = lanes_of(channels, groups, sums);
   const BackwardCoefficients k = empty_backward_coefficients(forward, sums);
   in_precision(sums.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
@@ -433,13 +424,12 @@ BackwardCoefficients sample_backward(const Coefficients& forward, const Tensor& 
         .samples = samples,
         .channels = channels,
         .groups = groups,
-        .lanes = lanes,
         .sums = read<T>(sums),
         .forward = read<T>(forward),
         .weight = read<T>(weight),
         .out = written<T>(k),
     };
-    each_item(body, samples * groups * lanes + channels, sums);
+    each_item(body, body.items(/*lanes=*/1), sums);
   });
   return k;
 }

@@ -1,9 +1,12 @@
 #include "strategies/kernels/squash.hpp"
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
+#include <ATen/ops/zeros_like.h>
 
-#include "strategies/kernels/each_item.hpp"
+#include "harness/support/kernel_count.hpp"
 
 namespace bnlab::kernels {
 
@@ -11,36 +14,94 @@ using at::Tensor;
 
 namespace {
 
-bool same_order(const Tensor& a, const Tensor& b) {  // of the elements in memory
-  bool same = a.sizes() == b.sizes();
-  for (int64_t d = 0; same && d < a.dim(); ++d) same = a.size(d) == 1 || a.stride(d) == b.stride(d);
-  return same;
+Coefficients coefficients(const Tensor& x, const SquashOptions& options) {
+  return affine_coefficients(x.size(1), options.alpha.options(), options.weight, options.bias);
 }
 
 }  // namespace
 
-SquashGradient squash_gradient(const Tensor& dt, const Tensor& x, const Tensor& t, const Tensor& alpha) {
+Squash squash(const Tensor& x, const Tensor& residual, const SquashOptions& options) {
   const OneKernel counted;
-  TORCH_INTERNAL_ASSERT(same_order(dt, x) && same_order(t, x));
-  if (!x.is_cuda() || x.numel() == 0) {  // operations that are vectorised
-    const Tensor u = at::tanh_backward(dt, t);
-    const Tensor dx = u * alpha;
-    return {.dx = dx, .terms = u.mul_(x)};
+#ifdef BNLAB_WITH_CUDA
+  if (x.is_cuda()) {
+    Tensor dense = x;
+    const Layout layout = make_dense("squash", dense, {0, x.size(0)});
+    const Tensor y = at::empty_like(dense);
+    if (x.numel() == 0) return {.y = y, .t = {}};
+    cuda::squash_forward(
+        layout, {.x = dense,
+                 .residual = residual.defined() ? like("squash", "residual", residual, dense) : Tensor(),
+                 .y = y,
+                 .alpha = options.alpha,
+                 .weight = options.weight,
+                 .bias = options.bias,
+                 .relu = options.activation == Activation::relu});
+    return {.y = y, .t = {}};
   }
-  const SquashGradient made{.dx = at::empty_like(x), .terms = at::empty_like(x)};
-  in_precision(x.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const channel::SquashBackward<T> body{
-        .dt = dt.const_data_ptr<T>(),
-        .x = x.const_data_ptr<T>(),
-        .t = t.const_data_ptr<T>(),
-        .alpha = alpha.const_data_ptr<T>(),
-        .dx = made.dx.mutable_data_ptr<T>(),
-        .terms = made.terms.mutable_data_ptr<T>(),
-    };
-    each_item(body, x.numel(), x);
-  });
-  return made;
+#endif
+  const Tensor t = at::tanh(at::mul(x, options.alpha));
+  const Coefficients k = coefficients(x, options);
+  return {.y = normalise(t, {0, t.size(0)}, k.mean, k.scale, k.shift, options.activation, residual), .t = t};
+}
+
+// The gradients behind tanh are those of a norm whose moments are the constants 0 and 1.
+SquashGradients squash_gradients(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& t,
+                                 const SquashOptions& options, bool with_residual) {
+  const bool affine = options.weight.defined();
+  SquashGradients out;
+#ifdef BNLAB_WITH_CUDA
+  if (x.is_cuda()) {
+    const char* where = "squash_gradients";
+    const bool relu = options.activation == Activation::relu;
+    Tensor dense = x;
+    const Layout layout = make_dense(where, dense, {0, x.size(0)});
+    const auto room = [&](const Tensor& p) { return x.numel() == 0 ? at::zeros_like(p) : at::empty_like(p); };
+    out.dx = at::empty_like(dense);
+    out.dalpha = room(options.alpha);
+    if (affine) out.dweight = room(options.weight), out.dbias = room(options.weight);
+    const Tensor incoming = like(where, "dy", dy, dense);
+    if (with_residual) out.dresidual = relu ? at::empty_like(dense) : incoming;
+    { const OneKernel sweep; }
+    const OneKernel sums;
+    if (x.numel() == 0) return out;
+    cuda::squash_backward(layout, {.x = dense,
+                                   .dy = incoming,
+                                   .dx = out.dx,
+                                   .dresidual = with_residual && relu ? out.dresidual : Tensor(),
+                                   .read_y = with_residual && relu ? like(where, "y", y, dense) : Tensor(),
+                                   .alpha = options.alpha,
+                                   .weight = options.weight,
+                                   .bias = options.bias,
+                                   .dalpha = out.dalpha,
+                                   .dweight = out.dweight,
+                                   .dbias = out.dbias,
+                                   .relu = relu});
+    return out;
+  }
+#endif
+  Tensor terms;
+  {
+    const OneKernel sweep;
+    const Coefficients forward = coefficients(x, options);
+    const Incoming in{.dy = dy,
+                      .x = t,
+                      .y = y,
+                      .offsets = {0, t.size(0)},
+                      .activation = options.activation,
+                      .mean = forward.mean,
+                      .from_input = {}};
+    const BackwardCoefficients k =
+        local_backward(in, {.mean = forward.mean, .invstd = forward.invstd},
+                       /*through_moments=*/false, /*mean_only=*/false, options.weight);
+    const Tensor u = at::tanh_backward(in.input_gradient(in.mean, k.a, k.b, k.c), t);
+    out.dx = at::mul(u, options.alpha);
+    terms = u.mul_(x);
+    if (with_residual) out.dresidual = in.g();
+    if (affine) out.dweight = k.dweight, out.dbias = k.dbias;
+  }
+  const OneKernel sums;
+  out.dalpha = terms.sum().view({1});
+  return out;
 }
 
 }  // namespace bnlab::kernels

@@ -1,36 +1,45 @@
-// The gradients of t = tanh(alpha x), alpha being one number (dynamic_tanh), in one launch on CUDA.
+// The layer of dynamic_tanh, y = activation(gamma tanh(alpha x) + beta + residual), alpha being one number: on
+// CUDA one launch forward and two backward, which read and write x's own type (squash.cu); on the CPU operations
+// of LibTorch around the sweeps of kernels.hpp, in the precision of the statistics.
+//   with t = tanh(alpha x) and u = gamma g (1 - t^2): dx = alpha u, dalpha = sum u x, dgamma = sum g t, dbeta = sum g
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
-#include "strategies/kernels/channel.hpp"
+#include "strategies/kernels/backend.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab::kernels {
 
-struct SquashGradient {
-  at::Tensor dx;     // alpha u with u = dt (1 - t^2), like x
-  at::Tensor terms;  // u x, like x: the sum of all is the gradient of alpha
+struct SquashOptions {
+  at::Tensor alpha;                   // [1]
+  at::Tensor weight = {}, bias = {};  // [C]; undefined: 1 and 0
+  Activation activation = Activation::none;
 };
 
-// dt, x, t: of the same shape, layout and dtype (float32 or float64), dense. alpha: [1] of that dtype.
-SquashGradient squash_gradient(const at::Tensor& dt, const at::Tensor& x, const at::Tensor& t,
-                               const at::Tensor& alpha);
-
-namespace channel {
-
-template <class T>
-struct SquashBackward {
-  const T *dt = nullptr, *x = nullptr, *t = nullptr, *alpha = nullptr;
-  T *dx = nullptr, *terms = nullptr;
-
-  BNLAB_BOTH void operator()(int64_t i) const {
-    const T u = dt[i] * (T(1) - t[i] * t[i]);
-    dx[i] = *alpha * u;
-    terms[i] = u * x[i];
-  }
+struct Squash {
+  at::Tensor y;
+  at::Tensor t;  // tanh(alpha x); on CUDA undefined: the backward pass computes it once more
 };
+Squash squash(const at::Tensor& x, const at::Tensor& residual, const SquashOptions& options);
 
-}  // namespace channel
+struct SquashGradients {
+  at::Tensor dx, dresidual, dalpha, dweight, dbias;  // undefined: not wanted, or not there
+};
+// y, t: the forward pass's; y may be undefined without an activation.
+SquashGradients squash_gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                                 const at::Tensor& t, const SquashOptions& options, bool with_residual);
+
+namespace cuda {
+// All of one layout and dense; what is not wanted, or not there, is undefined.
+struct SquashTensors {
+  at::Tensor x, residual = {}, y = {}, dy = {}, dx = {}, dresidual = {};
+  at::Tensor read_y = {};  // backward: the sign of y is read, and not computed from x
+  at::Tensor alpha, weight = {}, bias = {}, dalpha = {}, dweight = {}, dbias = {};
+  bool relu = false;
+};
+void squash_forward(const Layout& layout, const SquashTensors& tensors);
+void squash_backward(const Layout& layout, const SquashTensors& tensors);
+}  // namespace cuda
+
 }  // namespace bnlab::kernels

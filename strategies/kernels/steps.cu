@@ -7,9 +7,7 @@
 
 #include "strategies/kernels/launch.cuh"
 #include "strategies/kernels/moving_average.hpp"
-#include "strategies/kernels/response.hpp"
 #include "strategies/kernels/sample_channel.hpp"
-#include "strategies/kernels/squash.hpp"
 
 namespace bnlab::kernels::cuda {
 namespace {
@@ -53,6 +51,43 @@ __global__ void every_item_together(Body body, int64_t items) {
   body(i, Together(i < items));
 }
 
+// The threads that share a group of channels (sample_channel.hpp): a row of the block, a power of two of them.
+class Row {
+ public:
+  __device__ explicit Row(bool inside) : lane_(inside ? threadIdx.x : kNone) {}
+  __device__ int64_t lane() const { return lane_; }
+  __device__ int64_t lanes() const { return blockDim.x; }
+  __device__ double sum(double value) const {
+    __shared__ double values[kThreads];
+    double* own = values + threadIdx.y * blockDim.x;
+    own[threadIdx.x] = value;
+    __syncthreads();
+    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) own[threadIdx.x] += own[threadIdx.x + half];
+      __syncthreads();
+    }
+    const double total = own[0];
+    __syncthreads();  // the next call writes
+    return total;
+  }
+
+ private:
+  static constexpr int64_t kNone = int64_t{1} << 40;  // more than there are channels
+  int64_t lane_;
+};
+
+template <class Body>
+__global__ void every_group(Body body, int64_t items) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  const bool inside = i < items;
+  body(inside ? i : 0, Row(inside));
+}
+
+template <class Body>
+concept HasGroups = requires(const Body& body) {
+  body.group_size();
+};
+
 template <class Body>
 constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Together&>;
 
@@ -61,7 +96,15 @@ constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Togethe
 template <class Body>
 void each_item(const Body& body, int64_t items, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
-  if constexpr (kShares<Body>) {
+  if constexpr (HasGroups<Body>) {
+    unsigned lanes = 1;
+    while (lanes < kThreads && lanes < body.group_size()) lanes *= 2;
+    const unsigned rows = static_cast<unsigned>(kThreads) / lanes;
+    items = body.items(lanes);
+    launch(every_group<Body>, dim3(static_cast<unsigned>((items + rows - 1) / rows)), dim3(lanes, rows), body,
+           items);
+    return;
+  } else if constexpr (kShares<Body>) {
     if (body.rows() >= kManyRows) {
       const auto blocks = static_cast<unsigned>((items + kItems - 1) / kItems);
       launch(every_item_together<Body>, dim3(blocks), dim3(kItems, kLanes), body, items);
@@ -91,17 +134,11 @@ template void each_item(const channel::SampleForward<float>&, int64_t, at::Devic
 template void each_item(const channel::SampleForward<double>&, int64_t, at::Device);
 template void each_item(const channel::SampleBackward<float>&, int64_t, at::Device);
 template void each_item(const channel::SampleBackward<double>&, int64_t, at::Device);
-template void each_item(const channel::ResponseForward<float>&, int64_t, at::Device);
-template void each_item(const channel::ResponseForward<double>&, int64_t, at::Device);
-template void each_item(const channel::ResponseBackward<float>&, int64_t, at::Device);
-template void each_item(const channel::ResponseBackward<double>&, int64_t, at::Device);
 template void each_item(const channel::MovingForward<float>&, int64_t, at::Device);
 template void each_item(const channel::MovingForward<double>&, int64_t, at::Device);
 template void each_item(const channel::MovingBackward<float>&, int64_t, at::Device);
 template void each_item(const channel::MovingBackward<double>&, int64_t, at::Device);
 template void each_item(const channel::CentreFilters<float>&, int64_t, at::Device);
 template void each_item(const channel::CentreFilters<double>&, int64_t, at::Device);
-template void each_item(const channel::SquashBackward<float>&, int64_t, at::Device);
-template void each_item(const channel::SquashBackward<double>&, int64_t, at::Device);
 
 }  // namespace bnlab::kernels::cuda

@@ -58,21 +58,6 @@ Layout make_dense(Tensor& x) {
   return layout;
 }
 
-// A tensor with one number per element of x, brought to x's strides.
-Tensor like(const char* where, const char* name, const Tensor& tensor, const Tensor& x) {
-  if (!tensor.defined() || tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type() ||
-      tensor.device() != x.device()) {
-    refuse(where, "expected ", name, " like x (", x.sizes(), " ", x.scalar_type(), " on ", x.device(),
-           "), got ",
-           tensor.defined() ? c10::str(tensor.sizes(), " ", tensor.scalar_type(), " on ", tensor.device())
-                            : std::string("an undefined tensor"));
-  }
-  if (tensor.strides() == x.strides()) return tensor;
-  Tensor copy = at::empty_like(x);
-  copy.copy_(tensor);
-  return copy;
-}
-
 // A tensor with one number per slice and channel, contiguous.
 Tensor per_channel(const char* where, const char* name, const Tensor& tensor, const Tensor& x,
                    const Offsets& offsets) {
@@ -100,6 +85,20 @@ Tensor to_float(const Tensor& x) {
 Layout make_dense(const char* where, Tensor& x, const Offsets& offsets) {
   check_input(where, x, offsets);
   return make_dense(x);
+}
+
+Tensor like(const char* where, const char* name, const Tensor& tensor, const Tensor& x) {
+  if (!tensor.defined() || tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type() ||
+      tensor.device() != x.device()) {
+    refuse(where, "expected ", name, " like x (", x.sizes(), " ", x.scalar_type(), " on ", x.device(),
+           "), got ",
+           tensor.defined() ? c10::str(tensor.sizes(), " ", tensor.scalar_type(), " on ", tensor.device())
+                            : std::string("an undefined tensor"));
+  }
+  if (tensor.strides() == x.strides()) return tensor;
+  Tensor copy = at::empty_like(x);
+  copy.copy_(tensor);
+  return copy;
 }
 
 BackwardInputs backward_inputs(const char* where, const Tensor& dy, const Tensor& x, const Tensor& y,

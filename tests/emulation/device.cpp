@@ -212,6 +212,10 @@ void take_ticket(const unsigned* ticket) {
   if (!is_new && owner->second != stream_now) fault_now = "two streams take the same ticket";
 }
 
+void moved(size_t bytes) {
+  counts_now.bytes += static_cast<int64_t>(bytes);
+}
+
 void trap() {
   trapped = true;
 }

@@ -34,6 +34,7 @@ extern const uint3 blockDim asm("emulated_threads"), gridDim asm("emulated_block
 namespace emulation {
 void fence();
 void take_ticket(const unsigned* ticket);
+void moved(size_t bytes);
 void trap();
 }  // namespace emulation
 
@@ -47,10 +48,12 @@ inline void __threadfence() {
 inline void __threadfence_system() {}
 template <class T>
 T __ldg(const T* p) {
+  emulation::moved(sizeof(T));
   return *p;
 }
 template <class T>
 void __stwb(T* p, T value) {
+  emulation::moved(sizeof(T));
   *p = value;
 }
 template <class T>
@@ -81,6 +84,7 @@ int64_t stream();
 
 struct Counts {
   int64_t launches = 0, blocks = 0, barriers = 0;
+  int64_t bytes = 0;  // that __ldg and __stwb moved: those of tensors like x
 };
 Counts& counts();  // since the program began
 

@@ -47,6 +47,15 @@ TEST(EmulatedKernels, CoefficientsWithinSamplesEqualTheirFormulas) {
   EXPECT_EQ(mismatch_of_sample_coefficients(at::kFloat), "");
 }
 
+TEST(EmulatedKernels, FilterResponseAndTanhEqualFloat64LoopsInEveryLayoutAndType) {
+  for (const Problem& problem : problems())
+    EXPECT_EQ(mismatch_of_response_and_squash(problem), "") << problem.name();
+}
+
+TEST(EmulatedKernels, FilterResponseMoves16BytesAnElementAndTanh10) {
+  EXPECT_EQ(mismatch_of_moved_bytes(), "");
+}
+
 TEST(EmulatedKernels, ASweepTakesItsStepsAlong) {
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += 29)

@@ -22,6 +22,7 @@ std::string any_mismatch(size_t share) {
     if (const std::string text = mismatch_of_many_towers(type); !text.empty()) return text;
     if (const std::string text = mismatch_of_sample_coefficients(type); !text.empty()) return text;
   }
+  if (const std::string text = mismatch_of_moved_bytes(); !text.empty()) return text;
   if (const std::string text = mismatch_of_special_values(); !text.empty()) return text;
   if (const std::string text = mismatch_of_long_sums(); !text.empty()) return text;
   if (const std::string text = mismatch_of_far_rows(); !text.empty()) return text;
@@ -31,6 +32,8 @@ std::string any_mismatch(size_t share) {
     const Problem& problem = all[all.size() - 1 - i * 37 % all.size()];
     if (const std::string text = mismatch(problem); !text.empty()) return problem.name() + ": " + text;
     if (i % (29 * share) != 0) continue;
+    if (const std::string text = mismatch_of_response_and_squash(problem); !text.empty())
+      return problem.name() + ": " + text;
     if (const std::string text = mismatch_of_local_coefficients(problem); !text.empty())
       return problem.name() + ": " + text;
   }

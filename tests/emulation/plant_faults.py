@@ -12,6 +12,7 @@ import sys
 
 DEVICE, WALK, HOST, STEPS = "cuda.cuh", "walk.cuh", "cuda.cu", "coefficients.cpp"
 CHANNEL, SAMPLES = "channel.hpp", "sample_channel.hpp"
+PLACES, RESPONSE, SQUASH = "places.cuh", "response.cu", "squash.cu"
 FAULTS = [
     # name, file, original, faulty
     ("a barrier is missing", DEVICE, "    __syncthreads();\n  }\n", "    if (!PLANTED) __syncthreads();\n  }\n"),
@@ -72,7 +73,10 @@ FAULTS = [
     ("a group is counted as one channel", SAMPLES, "positions * static_cast<double>(size))",
      "positions * static_cast<double>(PLANTED ? 1 : size))"),
     ("a group's gradients leave out gamma", SAMPLES, "weight == nullptr ? 1 :", "weight == nullptr || PLANTED ? 1 :"),
-    ("a lane leaves out its channels", SAMPLES, "c = first + lane;", "c = first + (PLANTED ? 0 : lane);"),
+    ("every thread adds all channels of a group", SAMPLES, "c < end; c += team.lanes()) sum +=",
+     "c < end; c += PLANTED ? 1 : team.lanes()) sum +="),
+    ("a team leaves out a half", "steps.cu", "half > 0; half /= 2", "half > (PLANTED ? 1u : 0u); half /= 2"),
+    ("the threads of a team have their own sums", "steps.cu", "const double total = own[0];", "const double total = own[PLANTED ? threadIdx.x : 0];"),
     ("a variance below zero is kept", CHANNEL, "squares && m2 < 0", "squares && m2 < 0 && !PLANTED"),
     ("sums are not divided by the count", CHANNEL, "in.mean(k, c) / at_least_one(n)", "in.mean(k, c) / (PLANTED ? 1 : at_least_one(n))"),
     ("sums of towers go to the group before", CHANNEL, "out[k * columns", "out[(PLANTED && k > 0 ? k - 1 : k) * columns"),
@@ -80,8 +84,7 @@ FAULTS = [
      "running_var == nullptr ? (PLANTED ? T(10) : T(1))"),
     ("every sample takes the group of the first", SAMPLES, "sums + 2 * sample * channels", "sums + (PLANTED ? 0 : 2 * sample) * channels"),
     ("the last sample gives the parameters nothing", SAMPLES, "n < samples; ++n", "n < samples - PLANTED; ++n"),
-    ("the parameters have no items", STEPS, "samples * groups * lanes + channels, sums",
-     "samples * groups * lanes + (PLANTED ? 0 : channels), sums"),
+    ("the parameters have no items", SAMPLES, "(channels + lanes - 1) / lanes", "(PLANTED ? 0 : channels + lanes - 1) / lanes"),
     ("there are no tickets for all slices together", HOST, "(slices + 1) * plan.grid.x", "(slices + !PLANTED) * plan.grid.x"),
     ("channels right of the last are read", WALK, "place.inside ? channel : 0;", "place.inside || PLANTED ? channel : 0;"),
     ("a residual of its own alignment is not looked at", HOST, "in.y, in.residual, in.out}", "in.y, PLANTED ? in.out : in.residual, in.out}"),
@@ -100,6 +103,30 @@ FAULTS = [
     ("channels beyond the last take towers", "steps.cu", "inside ? threadIdx.y : kNone", "inside || PLANTED ? threadIdx.y : kNone"),
     ("a channel's threads do not wait for its moments", "steps.cu", "wait() const { __syncthreads(); }",
      "wait() const {\n    if (!PLANTED) __syncthreads();\n  }"),
+    ("the last place of a batch is taken for none", PLACES, "take(ahead.i, k < left)", "take(ahead.i, k < left - PLANTED)"),
+    ("images follow one another without their other channels", PLACES, "i += (sweep.channels - 1)", "i += (sweep.channels - !PLANTED)"),
+    ("a helper is left out", PLACES, "helper < helpers; ++helper", "helper < helpers - PLANTED; ++helper"),
+    ("totals are used before they are there", PLACES, "__syncthreads();  // what `then`", "if (!PLANTED) __syncthreads();  // what `then`"),
+    ("a tile has channels right of the last", PLACES, "first_channel + column < sweep.channels;",
+     "first_channel + column < sweep.channels + PLANTED;"),
+    ("the last part of a slice is left out", PLACES, "at.columns, count,", "at.columns, count - PLANTED,"),
+    ("parameters get nothing from the last slice", PLACES, "slices * count,", "(slices - PLANTED) * count,"),
+    ("vectors that do not lie aligned", PLACES, "% (V * sizeof(T)) == 0;", "% (V * sizeof(T)) == 0 || PLANTED;"),
+    ("tau is not added", RESPONSE, "passed + tau[v % K::N]", "passed + (PLANTED ? A(0) : tau[v % K::N])"),
+    ("a sign leaves out the residual", RESPONSE, "return K::kAdds ?", "return K::kAdds && !PLANTED ?"),
+    ("tau gets all gradients", RESPONSE, "passes ? A(0) : dy;", "passes && !PLANTED ? A(0) : dy;"),
+    ("the root passes no gradient", RESPONSE, "-gamma * s * (s * s)", "-gamma * s * (PLANTED ? 0 : s * s)"),
+    ("the threshold swallows NaN", RESPONSE, "site.relu && z < 0 ?", "site.relu && (PLANTED ? !(z >= 0) : z < 0) ?"),
+    ("gamma gets its gradient by x as it came", RESPONSE, "return n == 1 ?", "return n == 1 && !PLANTED ?"),
+    ("eps is left out", RESPONSE, "A s = static_cast<A>(1.0 / sqrt(squares / n + site.eps))",
+     "A s = static_cast<A>(1.0 / sqrt(squares / n + (PLANTED ? 0 : site.eps)))"),
+    ("the slope's gradient leaves out x", SQUASH, "slope += u * x;", "slope += u * (PLANTED ? A(1) : x);"),
+    ("the slope gets the first block's gradient", SQUASH, "1, parts * static_cast<int>(sweep.tiles),",
+     "1, PLANTED ? 1 : parts * static_cast<int>(sweep.tiles),"),
+    ("tanh passes every gradient", SQUASH, "(1 - t * t)", "(1 - (PLANTED ? A(0) : t * t))"),
+    ("a sign is computed without the residual", SQUASH, "if constexpr (K::kAdds) y = static",
+     "if constexpr (K::kAdds) if (!PLANTED) y = static"),
+    ("squashed NaN is swallowed", SQUASH, "in.relu && z < 0 ?", "in.relu && (PLANTED ? !(z >= 0) : z < 0) ?"),
     ("an empty set divides by zero", CHANNEL, "return n < 1 ? 1 : n;", "return n < 1 && !PLANTED ? 1 : n;"),
 ]
 

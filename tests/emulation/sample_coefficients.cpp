@@ -10,7 +10,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kSamples = 4, kChannels = 60;
+constexpr int64_t kSamples = 4, kChannels = 300;
 constexpr double kEps = 1e-2;
 const double kPositions[kSamples] = {3, 0, 40, 1};
 
@@ -30,7 +30,7 @@ class SampleCheck {
     bias_ = numbers({kChannels});
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
       emulation::set_order(order);
-      for (const int64_t groups : {1, 4, 60}) {  // of 60: several blocks
+      for (const int64_t groups : {1, 4, 60, 300}) {  // teams of 128, 128, 8 and 1
         check(groups, /*affine=*/true);
         check(groups, false);
       }
