@@ -27,7 +27,7 @@ namespace bnlab::kernels::cuda {
 // A quarter of a GPU's threads, and an eighth of its slices: here a thread costs its waiting at barriers, and
 // a copy of where every slice lies.
 constexpr int kBlockThreads = 64, kMaxSlices = 32;
-constexpr int64_t kMinimumTickets = 4096;  // as on a GPU
+constexpr int64_t kMinimumTickets = 4096, kSmallBytes = 16 << 20;  // as on a GPU
 
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
