@@ -11,8 +11,10 @@
 
 #ifdef __CUDACC__
 #define BNLAB_BOTH __host__ __device__
+#define BNLAB_APART __noinline__
 #else
 #define BNLAB_BOTH
+#define BNLAB_APART
 #endif
 
 namespace bnlab::kernels::channel {
@@ -40,8 +42,16 @@ BNLAB_BOTH inline double at_least_one(double n) {
   return n < 1 ? 1 : n;
 }
 
+// Of float64, each takes a GPU dozens of instructions: they stand once in a kernel, not wherever they are used.
+BNLAB_BOTH BNLAB_APART inline double quotient(double a, double b) {
+  return a / b;
+}
+BNLAB_BOTH BNLAB_APART inline double root(double value) {
+  return sqrt(value);
+}
+
 // NaN passes through, as it does not through fmin and fmax.
-BNLAB_BOTH inline double clip(double value, double low, double high) {
+BNLAB_BOTH BNLAB_APART inline double clip(double value, double low, double high) {
   return value < low ? low : value > high ? high : value;
 }
 
@@ -205,15 +215,15 @@ struct Forward {
   BNLAB_BOTH void of_set(int64_t s, int64_t c) const {
     const int64_t i = s * moments.channels + c, row = grouping.group(s);
     const double n = at_least_one(moments.count(row));
-    const double var = moments.m2(row, c) / at_least_one(n - ddof) + eps;
+    const double var = quotient(moments.m2(row, c), at_least_one(n - ddof)) + eps;
     out.count[i] = static_cast<T>(n);
     out.mean[i] = static_cast<T>(moments.mean(row, c));
-    out.invstd[i] = mean_only ? T(1) : static_cast<T>(1.0 / sqrt(var));
+    out.invstd[i] = mean_only ? T(1) : static_cast<T>(quotient(1.0, root(var)));
     T factor = out.invstd[i], offset = bias == nullptr ? T(0) : bias[c];
     if (running != nullptr) {
-      const double deviation = sqrt(static_cast<double>(running[moments.channels + c]) + eps);
-      const double distance = (moments.mean(row, c) - static_cast<double>(running[c])) / deviation;
-      out.r[i] = static_cast<T>(clip(sqrt(var) / deviation, 1 / r_max, r_max));
+      const double deviation = root(static_cast<double>(running[moments.channels + c]) + eps);
+      const double distance = quotient(moments.mean(row, c) - static_cast<double>(running[c]), deviation);
+      out.r[i] = static_cast<T>(clip(quotient(root(var), deviation), quotient(1.0, r_max), r_max));
       out.d[i] = static_cast<T>(clip(distance, -d_max, d_max));
       factor = factor * out.r[i];
       offset = offset + (weight == nullptr ? out.d[i] : out.d[i] * weight[c]);
@@ -313,6 +323,12 @@ struct Backward {
   }
 };
 
+// What a tower's statistic becomes by n new ones.
+template <class T>
+BNLAB_BOTH BNLAB_APART T remembered(T before, T decay, double sum, int n, double step_weight) {
+  return before * decay + static_cast<T>(quotient(sum, static_cast<double>(n)) * step_weight);
+}
+
 template <class T>
 struct UpdateRunning {
   Rows moments{};
@@ -331,7 +347,7 @@ struct UpdateRunning {
   };
   BNLAB_BOTH Pair of_row(int64_t i, int64_t c) const {
     return {static_cast<T>(moments.mean(i, c)),
-            static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - ddof))};
+            static_cast<T>(quotient(moments.m2(i, c), at_least_one(moments.count(i) - ddof)))};
   }
 
   BNLAB_BOTH void operator()(int64_t c) const {
@@ -348,11 +364,9 @@ struct UpdateRunning {
     int64_t tower = -1;
     T* own = nullptr;  // of the tower
     const auto end_tower = [&] {
-      if (own != nullptr && finite > 0) {
-        const auto n = static_cast<double>(finite);
-        own[c] = own[c] * decay + static_cast<T>(tower_mean / n * step_weight);
-        own[channels + c] = own[channels + c] * decay + static_cast<T>(tower_var / n * step_weight);
-      }
+      if (own == nullptr || finite == 0) return;
+      own[c] = remembered(own[c], decay, tower_mean, finite, step_weight);
+      own[channels + c] = remembered(own[channels + c], decay, tower_var, finite, step_weight);
     };
     for (int64_t first = 0; first < rows; first += kAtOnce) {
       Pair pairs[kAtOnce];

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cuda/atomic>
+
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -17,10 +19,11 @@ namespace bnlab::kernels::cuda {
 namespace {
 
 constexpr int kBlocksPerProcessor = 4;  // at once: half of the threads that a processor holds
+constexpr int kMaxTile = 64;            // channels of a block that sums by rows
 
 // The operations. Each says what it takes from memory at a place (Loaded), of which kBatch places are loaded
 // before the first is used, and what it does with that: it gives what is written there, or keeps sums. Those
-// that sum say where the total goes (write_total).
+// that sum say how sums merge, within a block (Sums), between its parts (Part) and in the end (write_total).
 
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -90,9 +93,10 @@ struct ReluMask<T, kRows, V, true> {
 
 // How many places a thread loads at once: what its registers hold beside the constants of its channels.
 template <class T, int V>
-constexpr int kPlaces = sizeof(T) * V < 16 ? 4
-                        : sizeof(T) == 4   ? 2
-                                           : 1;
+constexpr int kPlaces = V == 1             ? 8
+                        : sizeof(T) * V < 16 ? 4
+                        : sizeof(T) == 4     ? 2
+                                             : 1;
 
 template <class T, bool kRows, int V>
 struct Normalise {
@@ -124,7 +128,7 @@ struct AnyInputGradient {
   struct Loaded {
     Pack<T, V> x, g;
   };
-  static constexpr int kBatch = kPlaces<T, V>;
+  static constexpr int kBatch = kRows && kFromInput && kPlaces<T, V> == 4 ? 3 : kPlaces<T, V>;
   PerChannel<A, kRows, V> mean, a, b, c;
   ReluMask<T, kRows, V, kFromInput> masked;
   __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
@@ -156,20 +160,14 @@ struct ResidualGradient {
   __device__ Pack<T, V> operator()(const Arguments<T>&, const Loaded& g) const { return g; }
 };
 
-// What a thread, or a part of a slice, contributes to a channel: how many elements, and their two sums. Sums
-// of d = x - pivot and d^2 are about a pivot of its own.
-struct Summand {
-  double count, pivot, first, second;
-};
-
-// Of a part, or of a slice: the two sums; or mean and M2, of those about a pivot.
+// Of a slice: mean and M2, or the two sums.
 struct Total {
-  double count = 0.0, first = 0.0, second = 0.0;
+  double count, first, second;
 };
 
 // What the launch of a reduction does with a channel of a slice as soon as its total stands, and once the
-// totals of all slices stand. `own`: the slice's parts, which are no longer needed; `parts`: those of all
-// slices, `stride` apart.
+// totals of all slices stand. `own`: two numbers per channel that the slice leaves for the end; `all`: those of
+// all slices, one after the other.
 template <class A>
 struct MomentsEpilogue {
   bool given = false, updates = false;
@@ -179,15 +177,14 @@ struct MomentsEpilogue {
     forward.of_set(slice, c);
     if (!updates) return;
     const auto pair = update.of_row(slice, c);
-    own[1 + c] = static_cast<double>(pair.mean);
-    own[1 + update.moments.channels + c] = static_cast<double>(pair.var);
+    own[2 * c] = static_cast<double>(pair.mean);
+    own[2 * c + 1] = static_cast<double>(pair.var);
   }
   __device__ bool has_end() const { return updates; }
-  __device__ void at_end(int64_t c, const double* parts, int64_t stride) const {
+  __device__ void at_end(int64_t c, const double* all) const {
     update.with(c, [&](int64_t i) {
-      const double* own = parts + i * stride;
-      return typename channel::UpdateRunning<A>::Pair{static_cast<A>(own[1 + c]),
-                                                      static_cast<A>(own[1 + update.moments.channels + c])};
+      const double* own = all + 2 * (i * update.moments.channels + c);
+      return typename channel::UpdateRunning<A>::Pair{static_cast<A>(own[0]), static_cast<A>(own[1])};
     });
   }
 };
@@ -198,7 +195,63 @@ struct SumsEpilogue {
   channel::Backward<A> backward{};
   __device__ void of_slice(int64_t slice, int64_t c, double*) const { backward.of_set(slice, c); }
   __device__ bool has_end() const { return true; }
-  __device__ void at_end(int64_t c, const double*, int64_t) const { backward.of_parameters(c); }
+  __device__ void at_end(int64_t c, const double*) const { backward.of_parameters(c); }
+};
+
+// Within two units in the last place, and short.
+__device__ inline float ratio(float a, float b) {
+  return __fdividef(a, b);
+}
+__device__ inline double ratio(double a, double b) {
+  return a / b;
+}
+
+// Moments of N channels: means about pivots of their own, so that they keep their digits far from zero.
+template <class A, int N>
+struct Moments {
+  A count, mean[N], m2[N], pivot[N];
+
+  // Chan et al. 1979. What is merged into must not be empty, unless the other is.
+  __device__ void merge(const Moments& other) {
+    const A all = count + other.count, share = all > 0 ? ratio(other.count, all) : A(0);
+    for (int k = 0; k < N; ++k) {
+      const A d = (other.pivot[k] - pivot[k]) + (other.mean[k] - mean[k]);
+      mean[k] += d * share;
+      m2[k] += other.m2[k] + d * d * (count * share);
+    }
+    count = all;
+  }
+  __device__ Moments<A, 1> of(int k) const { return {count, {mean[k]}, {m2[k]}, {pivot[k]}}; }
+};
+
+template <class A>
+struct alignas(4 * sizeof(A)) MomentsPart {
+  double mean;
+  A m2, count;
+};
+
+// Of the parts that a thread meets, about the mean of the first part of all: S = sum n d, Q = sum (M2 + n d^2).
+struct MomentsMerge {
+  double sum = 0.0, square = 0.0;
+  template <class A, int kParts>
+  __device__ void add(const MomentsPart<A> (&parts)[kParts], double base) {
+    A first = 0, second = 0;
+    for (const MomentsPart<A>& part : parts) {
+      const A d = static_cast<A>(part.mean - base), moved = part.count * d;
+      first += moved;
+      second += part.m2 + moved * d;
+    }
+    sum += static_cast<double>(first);
+    square += static_cast<double>(second);
+  }
+  __device__ void merge(const MomentsMerge& other) {
+    sum += other.sum;
+    square += other.square;
+  }
+  __device__ Total total(int64_t n, double base) const {
+    const double distance = channel::quotient(sum, static_cast<double>(n > 0 ? n : 1)), m2 = square - sum * distance;
+    return {static_cast<double>(n), base + distance, m2 < 0.0 ? 0.0 : m2};
+  }
 };
 
 // Sums d = x - p and d^2 about p, the first element that the thread meets: M2 = sum d^2 - (sum d)^2 / n.
@@ -209,25 +262,48 @@ struct MomentsOperation {
   using Result = double;
   using Loaded = Pack<T, V>;
   using Epilogue = MomentsEpilogue<A>;
-  static constexpr int kBatch = sizeof(T) * V == 8 ? 8 : 4;
-  static constexpr bool kAboutPivot = true;  // first and second are sums of d and d^2
-  A pivot[V] = {}, sum[V] = {}, square[V] = {};
+  using Part = MomentsPart<A>;
+  using Merge = MomentsMerge;
+  static constexpr int N = kRows ? V : 1;
+  static constexpr int kBatch = V == 1 ? 8 : sizeof(T) * V == 8 ? 6 : 4;
+  A pivot[N] = {}, sum[V] = {}, square[V] = {};
   int count = 0;
   __device__ MomentsOperation(const Arguments<T>&, const Place&) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) { return load<V>(in.x + i); }
-  __device__ void use(const Loaded& x) {
+  __device__ void begin(const Loaded& x) {
+    if (count > 0) return;
+    for (int k = 0; k < N; ++k) pivot[k] = static_cast<A>(x.value[k]);
+  }
+  __device__ void use(const Loaded& x, bool inside) {
     for (int v = 0; v < V; ++v) {
-      const A value = static_cast<A>(x.value[v]);
-      if (count == 0) pivot[v] = value;
-      const A d = value - pivot[v];
+      const A d = inside ? static_cast<A>(x.value[v]) - pivot[kRows ? v : 0] : A(0);
       sum[v] += d;
       square[v] += d * d;
     }
-    ++count;
+    count += inside;
   }
-  __device__ Summand summand(int v) const {
-    return {static_cast<double>(count), static_cast<double>(pivot[v]), static_cast<double>(sum[v]),
-            static_cast<double>(square[v])};
+  __device__ Moments<A, N> sums() const {
+    Moments<A, N> all{static_cast<A>(count * (V / N)), {}, {}, {}};
+    const A share = count > 0 ? ratio(A(1), all.count) : A(0);
+    for (int k = 0; k < N; ++k) {
+      A first = sum[k], second = square[k];
+      for (int v = k + N; v < V; v += N) {
+        first += sum[v];
+        second += square[v];
+      }
+      all.mean[k] = first * share;
+      all.m2[k] = second - all.mean[k] * (2 * first - all.count * all.mean[k]);  // whatever the mean has lost
+      all.pivot[k] = pivot[k];
+    }
+    return all;
+  }
+  static __device__ Part part(const Moments<A, 1>& of) {
+    const A m2 = of.m2[0] < 0 ? A(0) : of.m2[0];  // NaN stays NaN, likewise below
+    return {static_cast<double>(of.pivot[0]) + static_cast<double>(of.mean[0]), m2, of.count};
+  }
+  static __device__ double base(const Part& first) { return first.mean; }
+  static __device__ Total total(const Part& alone, int64_t n) {
+    return {static_cast<double>(n), alone.mean, static_cast<double>(alone.m2)};
   }
   static __device__ void write_total(double* out, int64_t slice, int64_t channel, int64_t channels,
                                      const Total& total) {
@@ -238,6 +314,41 @@ struct MomentsOperation {
   }
 };
 
+// Two sums of each of N channels.
+template <class A, int N>
+struct PairsOfSums {
+  A first[N], second[N];
+
+  __device__ void merge(const PairsOfSums& other) {
+    for (int k = 0; k < N; ++k) {
+      first[k] += other.first[k];
+      second[k] += other.second[k];
+    }
+  }
+  __device__ PairsOfSums<A, 1> of(int k) const { return {{first[k]}, {second[k]}}; }
+};
+
+template <class A>
+struct alignas(2 * sizeof(A)) SumsPart {
+  A first, second;
+};
+
+struct SumsMerge {
+  double first = 0.0, second = 0.0;
+  template <class A, int kParts>
+  __device__ void add(const SumsPart<A> (&parts)[kParts], double) {
+    for (const SumsPart<A>& part : parts) {
+      first += static_cast<double>(part.first);
+      second += static_cast<double>(part.second);
+    }
+  }
+  __device__ void merge(const SumsMerge& other) {
+    first += other.first;
+    second += other.second;
+  }
+  __device__ Total total(int64_t n, double) const { return {static_cast<double>(n), first, second}; }
+};
+
 template <class T, bool kRows, int V, bool kFromInput>
 struct AnySums {
   using A = Compute<T>;
@@ -246,8 +357,10 @@ struct AnySums {
     Pack<T, V> x, dy;
   };
   using Epilogue = SumsEpilogue<A>;
-  static constexpr int kBatch = 2;
-  static constexpr bool kAboutPivot = false;
+  using Part = SumsPart<A>;
+  using Merge = SumsMerge;
+  static constexpr int N = kRows ? V : 1;
+  static constexpr int kBatch = V == 1 ? 8 : sizeof(T) * V == 8 ? 4 : 2;
   PerChannel<A, kRows, V> mean;
   ReluMask<T, kRows, V, kFromInput> masked;
   A sum_g[V] = {}, sum_gx[V] = {};
@@ -255,15 +368,26 @@ struct AnySums {
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
     return {load<V>(in.x + i), gradient<T, V, !kFromInput>(in, i)};
   }
-  __device__ void use(const Loaded& at) {
+  __device__ void begin(const Loaded&) {}
+  __device__ void use(const Loaded& at, bool) {  // dy is 0 where there is no place
     for (int v = 0; v < V; ++v) {
       const A x = static_cast<A>(at.x.value[v]), g = masked(v, x, mean[v], static_cast<A>(at.dy.value[v]));
       sum_g[v] += g;
       sum_gx[v] += g * (x - mean[v]);
     }
   }
-  __device__ Summand summand(int v) const {
-    return {0.0, 0.0, static_cast<double>(sum_g[v]), static_cast<double>(sum_gx[v])};
+  __device__ PairsOfSums<A, N> sums() const {
+    PairsOfSums<A, N> all{};
+    for (int v = 0; v < V; ++v) {
+      all.first[v % N] += sum_g[v];
+      all.second[v % N] += sum_gx[v];
+    }
+    return all;
+  }
+  static __device__ Part part(const PairsOfSums<A, 1>& of) { return {of.first[0], of.second[0]}; }
+  static __device__ double base(const Part&) { return 0.0; }
+  static __device__ Total total(const Part& alone, int64_t n) {
+    return {static_cast<double>(n), static_cast<double>(alone.first), static_cast<double>(alone.second)};
   }
   static __device__ void write_total(A* out, int64_t slice, int64_t channel, int64_t channels,
                                      const Total& total) {
@@ -276,72 +400,44 @@ using Sums = AnySums<T, kRows, V, false>;
 template <class T, bool kRows, int V>
 using SumsFromInput = AnySums<T, kRows, V, true>;
 
-// The kernels. Every block of `reduce` writes a float64 partial result, and the block that ends last of those
-// that share a tile of channels merges them. All orders are fixed, so that results do not depend on which
-// block that is.
+// The kernels. Every block of `reduce` writes a partial result, and the block that ends last of those that share
+// a tile of channels merges them. All orders are fixed, so that results do not depend on which block that is.
 
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
-  const Op op(in, place_of<kRows, V>(cut));
-  walk<kRows, V, Op::kBatch>(cut, [&](int64_t i, int64_t stride, auto n) {
-    typename Op::Loaded loaded[n.value];
-    for (int k = 0; k < n.value; ++k) loaded[k] = Op::take(in, i + k * stride);
-    for (int k = 0; k < n.value; ++k) store(in.out + i + k * stride, op(in, loaded[k]));
+  const Place place = place_of<kRows, V>(cut);
+  const Op op(in, place);
+  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t (&at)[Op::kBatch], int count) {
+    typename Op::Loaded loaded[Op::kBatch] = {};
+    for (int k = 0; k < Op::kBatch; ++k)
+      if (k < count) loaded[k] = Op::take(in, at[k]);
+    for (int k = 0; k < Op::kBatch; ++k)
+      if (k < count) store(in.out + at[k], op(in, loaded[k]));
   });
 }
 
-// Sums N values of every thread over the block, whose threads stand in rows of `width` (a power of two). The
-// threads of the first row get the sums of their columns. values: shared memory, at least N rows of it.
-template <int N>
-__device__ void sum_over_block(double (*values)[kThreads], int width, double (&value)[N]) {
-  const int t = thread_in_block();
-  for (int k = 0; k < N; ++k) values[k][t] = value[k];
-  __syncthreads();
-  for (int n = kThreads, left; n > width; n = left) {
-    left = n / 8 > width ? n / 8 : width;
-    if (t < left) {
-      for (int other = t + left; other < n; other += left)
-        for (int k = 0; k < N; ++k) values[k][t] += values[k][other];
-    }
-    __syncthreads();
-  }
-  if (t < width)  // who writes these places next is who reads them here
-    for (int k = 0; k < N; ++k) value[k] = values[k][t];
+// What the lane that stands `distance` further has, of which bit by bit (xor) is counted.
+template <class Number, class Values>
+__device__ Values of_lane(const Values& own, int distance) {
+  constexpr int kNumbers = sizeof(Values) / sizeof(Number);
+  Number numbers[kNumbers];
+  memcpy(numbers, &own, sizeof own);
+  for (int k = 0; k < kNumbers; ++k) numbers[k] = __shfl_xor_sync(~0u, numbers[k], distance);
+  Values other;
+  memcpy(&other, numbers, sizeof other);
+  return other;
 }
 
-// Adds up what all threads of a column (as above) contribute to N channels; the threads of the first row get
-// the totals. each(add) calls add(k, summand) for every contribution of this thread to the k-th channel; the
-// counts are the same for all N. Sums about pivots p_i are first moved to the channel's p = pivot[k], so that
-// only totals are divided. With d_i = p_i - p:
-//   S = sum (S_i + n_i d_i), Q = sum (Q_i + d_i (2 S_i + n_i d_i)), mean = p + S / n, M2 = Q - S^2 / n
-template <class Op, int N, class Each>
-__device__ void merge_block(double (*values)[kThreads], int width, const double (&pivot)[N], const Each& each,
-                            Total (&total)[N]) {
-  double first[N + 1] = {}, second[N] = {};  // the last of the first ones counts
-  each([&](int k, const Summand& from) {
-    if constexpr (Op::kAboutPivot) {
-      const double d = from.pivot - pivot[k], moved = from.first + from.count * d;
-      if (k == 0) first[N] += from.count;
-      first[k] += moved;
-      second[k] += from.second + d * (from.first + moved);
-    } else {
-      first[k] += from.first;
-      second[k] += from.second;
-    }
-  });
-  sum_over_block(values, width, first);
-  sum_over_block(values, width, second);
-  if (thread_in_block() >= width) return;
-  const double n = first[N];
-  for (int k = 0; k < N; ++k) {
-    if constexpr (Op::kAboutPivot) {
-      const double distance = n > 0.0 ? first[k] / n : 0.0, m2 = second[k] - first[k] * distance;
-      total[k] = {n, pivot[k] + distance, m2 < 0.0 ? 0.0 : m2};  // NaN stays NaN
-    } else {
-      total[k] = {n, first[k], second[k]};
-    }
-  }
+// In one load of 16 bytes, or of 8.
+template <class Part>
+__device__ Part read(const Part* p) {
+  using Bits = Piece<sizeof(Part) < 16 ? 8 : 16>;
+  Bits bits[sizeof(Part) / sizeof(Bits)];
+  for (size_t k = 0; k < sizeof(Part) / sizeof(Bits); ++k) bits[k] = reinterpret_cast<const Bits*>(p)[k];
+  Part part;
+  memcpy(&part, bits, sizeof part);
+  return part;
 }
 
 // True in the one block that calls this last of `blocks` blocks with the same ticket, which is 0 before and
@@ -350,42 +446,43 @@ __device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
   __shared__ bool last;
   __syncthreads();
   if (thread_in_block() == 0) {
-    __threadfence();  // what the block wrote is out before its ticket
-    last = atomicInc(ticket, blocks - 1) == blocks - 1;
-    __threadfence();
+    const ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device> taken(*ticket);
+    last = taken.fetch_add(1, ::cuda::memory_order_acq_rel) == blocks - 1;
+    if (last) *ticket = 0;
   }
   __syncthreads();
   return last;
 }
 
-// Calls add with the parts p = `first`, first + step, ... of one channel, and loads kBatch of them before it
-// uses the first. `parts` points to part 0.
-template <class Op, int kBatch, class Add>
-__device__ void add_parts(const double* parts, int64_t channels, int64_t channel, int64_t first, int64_t step,
-                          const Add& add) {
-  const int64_t row = 1 + 2 * channels;
-  for (int64_t p = first; p < gridDim.y; p += kBatch * step) {
-    double loaded[kBatch][3];
-    for (int k = 0; k < kBatch; ++k) {
-      const double* part = parts + (p + k * step) * row;
-      const bool inside = p + k * step < gridDim.y;
-      loaded[k][0] = inside && Op::kAboutPivot ? part[0] : 0.0;
-      loaded[k][1] = inside ? part[1 + channel] : 0.0;
-      loaded[k][2] = inside ? part[1 + channels + channel] : 0.0;
+// The total of a channel's n elements in gridDim.y parts, `stride` apart, by a team of `team` neighbouring lanes
+// of which each takes some. `parts` points to the first, or is null in a team without a channel.
+template <class Op>
+__device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, unsigned lane, unsigned team,
+                             int64_t n) {
+  constexpr unsigned kAtOnce = sizeof(typename Op::Part) > 16 ? 4 : 8;
+  typename Op::Merge merged;
+  double base = 0.0;
+  for (unsigned first = 0; first < gridDim.y; first += kAtOnce * team) {
+    typename Op::Part loaded[kAtOnce] = {};
+    for (unsigned k = 0; k < kAtOnce; ++k) {
+      const unsigned p = first + k * team + lane;
+      if (parts != nullptr && p < gridDim.y) loaded[k] = read(parts + p * stride);
     }
-    for (int k = 0; k < kBatch; ++k) {
-      const double count = loaded[k][0], value = loaded[k][1], second = loaded[k][2];
-      add(0, Op::kAboutPivot ? Summand{count, value, 0.0, second} : Summand{0.0, 0.0, value, second});
-    }
+    if (first == 0) base = __shfl_sync(~0u, Op::base(loaded[0]), thread_in_block() % 32 - lane);
+    merged.add(loaded, base);
   }
+  for (unsigned d = 1; d < team; d *= 2) merged.merge(of_lane<double>(merged, d));
+  return merged.total(n, base);
 }
 
 // What the launches of one reduction have in common.
 template <class Op>
 struct Totals {
-  double* parts;      // [slices, gridDim.y, 1 + 2 channels]: count, then first and second of all channels
-  unsigned* tickets;  // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
+  typename Op::Part* parts;  // [slices, gridDim.y, channels]; null where a slice has one part
+  double* kept;              // [slices, channels, 2], of the epilogue
+  unsigned* tickets;         // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
   unsigned slices;
+  int team;  // the logarithm of how many threads share a channel after the walk
   typename Op::Result* out;
   typename Op::Epilogue epilogue;
 };
@@ -393,68 +490,60 @@ struct Totals {
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     reduce(const __grid_constant__ Cut cut, const Arguments<T> in, const Totals<Op> to) {
+  using A = Compute<T>;
   const Place place = place_of<kRows, V>(cut);
-  const int64_t channels = cut.channels;
-  const int t = thread_in_block();
   Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, [&](int64_t i, int64_t stride, auto n) {
-    typename Op::Loaded loaded[n.value];
-    for (int k = 0; k < n.value; ++k) loaded[k] = Op::take(in, i + k * stride);
-    for (int k = 0; k < n.value; ++k) op.use(loaded[k]);
+  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t (&at)[Op::kBatch], int count) {
+    typename Op::Loaded loaded[Op::kBatch] = {};
+    for (int k = 0; k < Op::kBatch; ++k)
+      if (k < count) loaded[k] = Op::take(in, at[k]);
+    op.begin(loaded[0]);
+    for (int k = 0; k < Op::kBatch; ++k) op.use(loaded[k], k < count);
   });
 
-  // The total of this block's part, about the pivots of its first row of threads: where there is an element
-  // at all, these have met one.
-  constexpr int N = kRows ? V : 1;
-  __shared__ double values[N + 1][kThreads];
-  const int columns = kRows ? static_cast<int>(blockDim.x) : 1;
-  double pivot[N] = {};
-  if constexpr (Op::kAboutPivot) {
-    __shared__ double pivots[N][kThreads / N];
-    if (t < columns)
-      for (int k = 0; k < N; ++k) pivots[k][t] = op.summand(k).pivot;
-    __syncthreads();
-    for (int k = 0; k < N; ++k) pivot[k] = pivots[k][t % columns];
+  // The lanes of a warp that share channels merge their sums, then the warps of the block. Of what is merged
+  // the first is the last to be empty.
+  auto sums = op.sums();
+  const int t = thread_in_block(), width = kRows ? static_cast<int>(blockDim.x) : 1;
+  for (int d = width; d < 32; d *= 2) sums.merge(of_lane<A>(sums, d));
+  using One = decltype(sums.of(0));
+  constexpr int kWarps = kThreads / 32;
+  __shared__ One of_warps[kRows ? kWarps * kMaxTile : kWarps];
+  const int tile = kRows ? width * V : static_cast<int>(blockDim.y);  // channels
+  if (t % 32 < width)
+    for (int k = 0; k < Op::N; ++k) of_warps[kRows ? t / 32 * tile + t % 32 * V + k : t / 32] = sums.of(k);
+  __syncthreads();
+  const int team = 1 << to.team, c = t >> to.team, lane = t & (team - 1);
+  const int warps = kRows ? kWarps : static_cast<int>(blockDim.x) / 32;
+  One all{};
+  if (c < tile && lane < warps) {
+    const auto of_warp = [&](int warp) { return of_warps[kRows ? warp * tile + c : c * warps + warp]; };
+    all = of_warp(lane);
+    for (int warp = lane + team; warp < warps; warp += team) all.merge(of_warp(warp));
   }
-  Total part[N];
-  merge_block<Op, N>(
-      values, columns, pivot,
-      [&](auto add) {
-        for (int v = 0; v < V; ++v) add(kRows ? v : 0, op.summand(v));
-      },
-      part);
-  const int64_t of_slice = gridDim.y * (1 + 2 * channels);
-  double* parts = to.parts + place.slice * of_slice;
-  if (t < columns && place.inside) {
-    double* own = parts + blockIdx.y * (1 + 2 * channels);
-    if (t == 0) own[0] = part[0].count;  // each tile finds its own
-    for (int k = 0; k < N; ++k) {
-      own[1 + place.channel + k] = part[k].first;
-      own[1 + channels + place.channel + k] = part[k].second;
-    }
-  }
+  for (int d = 1; d < team && d < warps; d *= 2) all.merge(of_lane<A>(all, d));
 
-  // The total of the slice, about the mean of its first part.
-  if (!is_last_block(to.tickets + place.slice * gridDim.x + blockIdx.x, gridDim.y)) return;
-  const int tile = columns * N;  // channels
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * tile + t % tile;
-  const bool inside = channel < channels;
-  constexpr int kPartsAtOnce = !kRows ? 2 : sizeof(T) == 8 ? 4 : 8;  // planes: few for each of many threads
-  const double first_mean[1] = {inside && Op::kAboutPivot ? parts[1 + channel] : 0.0};
-  Total total[1];
-  merge_block<Op, 1>(
-      values, tile, first_mean,
-      [&](auto add) {
-        if (inside) add_parts<Op, kPartsAtOnce>(parts, channels, channel, t / tile, kThreads / tile, add);
-      },
-      total);
-  const bool ends = t < tile && inside;
-  if (ends) Op::write_total(to.out, place.slice, channel, channels, total[0]);
-  if (!to.epilogue.given) return;
-  if (ends) to.epilogue.of_slice(place.slice, channel, parts);
-  if (!to.epilogue.has_end()) return;
-  if (!is_last_block(to.tickets + to.slices * gridDim.x + blockIdx.x, to.slices)) return;
-  if (ends) to.epilogue.at_end(channel, to.parts, of_slice);
+  // The total of the slice.
+  const int64_t channels = cut.channels, channel = static_cast<int64_t>(blockIdx.x) * tile + c;
+  const bool inside = c < tile && channel < channels, writes = inside && lane == 0;
+  const typename Op::Part part = Op::part(all);
+  if (gridDim.y > 1 && writes) to.parts[(place.slice * gridDim.y + blockIdx.y) * channels + channel] = part;
+#pragma unroll 1
+  for (int round = 0; round < 2; ++round) {  // with all parts of the slice, then with all slices
+    const int64_t row = round == 0 ? place.slice : to.slices;
+    const unsigned blocks = round == 0 ? gridDim.y : to.slices;
+    if (blocks > 1 && !is_last_block(to.tickets + row * gridDim.x + blockIdx.x, blocks)) return;
+    if (round == 1) break;
+    const int64_t n = (cut.offset[blockIdx.z + 1] - cut.offset[blockIdx.z]) * cut.plane;
+    const typename Op::Part* parts = to.parts + place.slice * gridDim.y * channels + channel;
+    const Total total = gridDim.y == 1 ? Op::total(part, n)
+                                       : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
+    if (writes) Op::write_total(to.out, place.slice, channel, channels, total);
+    if (!to.epilogue.given) return;
+    if (writes) to.epilogue.of_slice(place.slice, channel, to.kept + 2 * place.slice * channels);
+    if (!to.epilogue.has_end()) return;
+  }
+  if (writes) to.epilogue.at_end(channel, to.kept);
 }
 
 }  // namespace

@@ -10,26 +10,27 @@
 #include "strategies/kernels/launch.cuh"
 
 namespace bnlab::kernels::cuda {
-namespace {
-
-constexpr int kThreads = kBlockThreads;
-
-// The walk: kMaxSlices slices in one launch. Block z takes a slice, block x a tile of channels (rows: [rows *
-// plane, channels]) or one channel (planes: [rows, channels, plane]), block y a part of that slice's rows or
-// of its planes. The cuts travel in the kernel's argument, so that nothing is copied to the device.
 
 // Which rows belong to which slice: slice first_slice + z has rows offset[z] to offset[z + 1].
 struct Cut {
   int64_t channels, plane;
   int64_t first_slice;
-  int64_t plane_parts;  // planes: block y = row part * plane_parts + plane part
   int64_t offset[kMaxSlices + 1];
 };
+
+namespace {
+
+constexpr int kThreads = kBlockThreads;
+
+// The walk: kMaxSlices slices in one launch. Block z takes a slice, block x a tile of channels, block y a part
+// of that slice. By rows ([rows * plane, channels]) the threads of a block's row stand side by side over the
+// tile; by planes ([rows, channels, plane]) a row of threads has a channel of its own, over whose planes it
+// goes as if they were one. The cuts travel in the kernel's argument, so that nothing is copied to the device.
 
 // Where a thread works. `channel` is the first of its V channels.
 struct Place {
   int64_t slice, channel, channels;
-  bool inside;  // rows: false right of the last channel, where channel is 0
+  bool inside;  // false right of the last channel, where channel is 0
 };
 
 template <class T, int V>
@@ -68,7 +69,7 @@ __device__ inline int thread_in_block() {
 template <bool kRows, int V>
 __device__ Place place_of(const Cut& cut) {
   int64_t channel = blockIdx.x;
-  if (kRows) channel = (channel * blockDim.x + threadIdx.x) * V;
+  channel = kRows ? (channel * blockDim.x + threadIdx.x) * V : channel * blockDim.y + threadIdx.y;
   Place place;
   place.inside = channel < cut.channels;
   place.slice = cut.first_slice + blockIdx.z;
@@ -77,38 +78,54 @@ __device__ Place place_of(const Cut& cut) {
   return place;
 }
 
-// How many of k, k + step, k + 2 step, ... lie before `end`. No thread has 2^31 of them (cuda.cu).
-__device__ inline int places(int64_t k, int64_t end, int64_t step) {
-  return k < end ? static_cast<int>((end - k + step - 1) / step) : 0;
-}
+// The places of a thread, one after the other: `at` is the first of V neighbouring elements.
+template <bool kRows, int V>
+struct Steps {
+  int64_t at, end;  // no place from `end` on belongs to the slice
+  int64_t step;
+  int64_t column = 0, turn = 0, across = 0, wrap = 0;  // planes: in vectors, but for `wrap`
 
-// Calls f(i, stride, n) for `count` places, n of them at a time: i is the first of the V neighbouring
-// elements of the first place, and the places lie `stride` apart. n is an integral_constant: kBatch, a power
-// of two, and at the end a half of it, and so on.
-template <int kBatch, class F>
-__device__ void steps(int64_t i, int64_t stride, int count, F f) {
-  for (; count >= kBatch; count -= kBatch, i += kBatch * stride)
-    f(i, stride, std::integral_constant<int, kBatch>());
-  if constexpr (kBatch > 1) steps<kBatch / 2>(i, stride, count, f);
-}
+  __device__ Steps(const Cut& cut, const Place& place) {
+    const int64_t of_row = cut.channels * cut.plane, begin = cut.offset[blockIdx.z];
+    end = place.inside ? cut.offset[blockIdx.z + 1] * of_row : 0;
+    if (kRows) {
+      const int64_t row = begin * cut.plane + blockIdx.y * blockDim.y + threadIdx.y;
+      at = place.channel + row * cut.channels;
+      step = cut.channels * (blockDim.y * gridDim.y);
+    } else {  // neither number reaches 2^32, nor does a quotient or remainder depend on more of `across`
+      const unsigned first = blockIdx.y * blockDim.x + threadIdx.x, stride = blockDim.x * gridDim.y;
+      across = cut.plane / V;
+      const auto width = static_cast<unsigned>(across < 0x7fffffff ? across : 0x7fffffff);
+      column = first % width;
+      turn = stride % width;
+      at = (begin + first / width) * of_row + place.channel * cut.plane + column * V;
+      step = stride / width * of_row + turn * V;
+      wrap = of_row - across * V;
+    }
+  }
 
+  __device__ void next() {
+    at += step;
+    if (kRows) return;
+    column += turn;
+    if (column < across) return;
+    column -= across;
+    at += wrap;
+  }
+};
+
+// Calls f(at, count) with kBatch places at a time, of which the first `count` are there.
 template <bool kRows, int V, int kBatch, class F>
-__device__ void walk(const Cut& cut, F f) {
-  const Place place = place_of<kRows, V>(cut);
-  const int64_t begin = cut.offset[blockIdx.z], end = cut.offset[blockIdx.z + 1];
-  const int64_t width = blockDim.x, height = blockDim.y;
-  const int64_t channels = cut.channels, plane = cut.plane;
-  if (kRows) {
-    if (!place.inside) return;
-    const int64_t row = begin * plane + blockIdx.y * height + threadIdx.y, step = height * gridDim.y;
-    steps<kBatch>(place.channel + row * channels, step * channels, places(row, end * plane, step), f);
-  } else {
-    const int64_t row_part = blockIdx.y / cut.plane_parts, plane_part = blockIdx.y % cut.plane_parts;
-    const int64_t row_step = height * (gridDim.y / cut.plane_parts), step = width * V * cut.plane_parts;
-    const int64_t first = (plane_part * width + threadIdx.x) * V;
-    const int count = places(first, plane, step);
-    for (int64_t r = begin + row_part * height + threadIdx.y; r < end; r += row_step)
-      steps<kBatch>((r * channels + place.channel) * plane + first, step, count, f);
+__device__ void walk(const Cut& cut, const Place& place, F f) {
+  Steps<kRows, V> steps(cut, place);
+  while (steps.at < steps.end) {
+    int64_t at[kBatch];
+    int count = 0;
+    for (int k = 0; k < kBatch; ++k, steps.next()) {
+      at[k] = steps.at;
+      count += steps.at < steps.end;
+    }
+    f(at, count);
   }
 }
 

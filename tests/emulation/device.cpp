@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -59,14 +60,25 @@ bool poison_now = true;
 std::mt19937 shuffler;
 int64_t stream_now = 0;
 std::map<const unsigned*, int64_t> stream_of_ticket;
-enum class Ticket { none, fenced, taken } ticket_now = Ticket::none;  // of the thread that runs
-const char* fault_now = nullptr;                                      // said once its fibre has stopped
+const char* fault_now = nullptr;  // said once its fibre has stopped
 bool trapped = false;
 Counts counts_now;
 
-void leave_ticket() {  // at a barrier, and at the end of a thread
-  if (ticket_now == Ticket::taken) fault_now = "a ticket without a fence behind it";
-  ticket_now = Ticket::none;
+// What a thread that waits at a shuffle has brought there.
+struct Shuffle {
+  Fibre* fibre = nullptr;
+  unsigned mask = 0;
+  int source = 0;
+  void* value = nullptr;
+  size_t bytes = 0;
+  int line = 0;
+};
+std::vector<Shuffle> shuffles(1024);  // of the block's threads
+std::vector<Fibre*> exchanged;        // they have all that they waited for at a shuffle
+
+unsigned number_in_block() {
+  const auto [x, y, z] = emulated_thread;
+  return (z * emulated_threads.y + y) * emulated_threads.x + x;
 }
 
 [[noreturn, gnu::noipa]] void go_on();
@@ -78,7 +90,6 @@ void fibre_main() {
       const auto [width, height, depth] = emulated_threads;
       emulated_thread = {t % width, t / width % height, t / width / height};
       (*body_now)();
-      leave_ticket();
     }
     idle.push_back(current);
     if (__builtin_setjmp(current->place) == 0) go_on();
@@ -107,7 +118,10 @@ Fibre* idle_fibre() {
 // To the next fibre: each runs up to a barrier, or until there are no more threads. The compiler wants a jump
 // elsewhere than its target, and must not know what the function that jumps leaves alone.
 void go_on() {
-  if (next_waited < waited.size())
+  if (!exchanged.empty()) {
+    current = exchanged.back();
+    exchanged.pop_back();
+  } else if (next_waited < waited.size())
     current = waited[next_waited++];
   else if (next_turn < turns.size())
     current = idle_fibre();
@@ -146,8 +160,12 @@ void poison_shared_memory() {
 }
 
 void refuse_faults() {
+  const auto waits = [](const Shuffle& shuffle) { return shuffle.fibre != nullptr; };
+  if (fault_now == nullptr && std::any_of(shuffles.begin(), shuffles.end(), waits))
+    fault_now = "lanes wait at a shuffle for others that never come";
   if (fault_now != nullptr) {
     waiting.clear();
+    shuffles.assign(shuffles.size(), {});
     refuse(std::exchange(fault_now, nullptr));
   }
 }
@@ -200,13 +218,37 @@ int64_t stream() {
   return stream_now;
 }
 
-void fence() {
-  ticket_now = ticket_now == Ticket::taken ? Ticket::none : Ticket::fenced;
+int lane() {
+  return static_cast<int>(number_in_block() % 32);
 }
 
-void take_ticket(const unsigned* ticket) {
-  if (ticket_now != Ticket::fenced) fault_now = "a ticket without a fence before it";
-  ticket_now = Ticket::taken;
+// The last lane that comes hands all values over.
+[[gnu::noinline]] void exchange(unsigned mask, int source, void* value, size_t bytes, int line) {
+  Shuffle* warp = &shuffles[number_in_block() / 32 * 32];
+  warp[lane()] = {current, mask, source, value, bytes, line};
+  current->thread = emulated_thread;
+  static std::vector<int> lanes;
+  lanes.clear();
+  for (int k = 0; k < 32; ++k)
+    if ((mask >> k & 1) != 0 && warp[k].fibre != nullptr) lanes.push_back(k);
+  if ((mask >> lane() & 1) == 0 || (mask >> source & 1) == 0) fault_now = "a shuffle leaves out a lane that takes part";
+  for (const int k : lanes)
+    if (warp[k].mask != mask || warp[k].line != line) fault_now = "the lanes of a warp part at a shuffle";
+  if (lanes.size() == static_cast<size_t>(std::popcount(mask)) && fault_now == nullptr) {
+    char values[32][16];
+    for (const int k : lanes) std::memcpy(values[k], warp[k].value, bytes);
+    arrange(lanes);
+    for (const int k : lanes) {
+      std::memcpy(warp[k].value, values[warp[k].source], bytes);
+      exchanged.push_back(std::exchange(warp[k], {}).fibre);
+    }
+  }
+  if (__builtin_setjmp(current->place) == 0) go_on();
+}
+
+void take_ticket(const unsigned* ticket, bool releases, bool acquires) {
+  if (!releases) fault_now = "a ticket does not release what was written before";
+  if (!acquires) fault_now = "a ticket does not acquire what others wrote";
   if (stream_now == 0) return;
   const auto [owner, is_new] = stream_of_ticket.emplace(ticket, stream_now);
   if (!is_new && owner->second != stream_now) fault_now = "two streams take the same ticket";
@@ -221,7 +263,6 @@ void trap() {
 }
 
 void** place_at_barrier(int line) {
-  leave_ticket();
   if (waiting.empty()) line_now = line;
   parted = parted || line != line_now;
   current->thread = emulated_thread;

@@ -32,18 +32,55 @@ extern const uint3 threadIdx asm("emulated_thread"), blockIdx asm("emulated_bloc
 extern const uint3 blockDim asm("emulated_threads"), gridDim asm("emulated_blocks");
 
 namespace emulation {
-void fence();
-void take_ticket(const unsigned* ticket);
+void take_ticket(const unsigned* ticket, bool releases, bool acquires);
 void moved(size_t bytes);
 void trap();
+int lane();  // of the thread that runs, in its warp
+// Waits until all lanes of `mask` have come here, and puts what the lane `source` has brought in the place of
+// `value`.
+void exchange(unsigned mask, int source, void* value, size_t bytes, int line);
 }  // namespace emulation
 
 inline void __trap() {
   emulation::trap();
 }
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE()) {
+  emulation::exchange(mask, source, &value, sizeof value, line);
+  return value;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int distance, int line = __builtin_LINE()) {
+  return __shfl_sync(mask, value, emulation::lane() ^ distance, line);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, int distance, int line = __builtin_LINE()) {
+  const int source = emulation::lane() + distance;
+  return __shfl_sync(mask, value, source < 32 ? source : emulation::lane(), line);
+}
 
-inline void __threadfence() {
-  emulation::fence();
+// What <cuda/atomic> has of it, whose stub is empty. Only tickets are counted in this way.
+namespace cuda {
+enum thread_scope { thread_scope_device };
+enum memory_order { memory_order_relaxed, memory_order_acquire, memory_order_release, memory_order_acq_rel };
+template <class T, thread_scope>
+class atomic_ref {
+ public:
+  explicit atomic_ref(T& value) : value_(value) {}
+  T fetch_add(T more, memory_order order) const {
+    emulation::take_ticket(&value_, (order & memory_order_release) != 0, (order & memory_order_acquire) != 0);
+    const T before = value_;
+    value_ += more;
+    return before;
+  }
+
+ private:
+  T& value_;
+};
+}  // namespace cuda
+
+inline float __fdividef(float a, float b) {
+  return a / b;
 }
 inline void __threadfence_system() {}
 template <class T>
@@ -60,13 +97,6 @@ template <class T>
 T atomicAdd(T* p, T value) {
   const T before = *p;
   *p += value;
-  return before;
-}
-// A ticket: 0, 1, ..., last, 0, ...
-inline unsigned atomicInc(unsigned* p, unsigned last) {
-  emulation::take_ticket(p);
-  const unsigned before = *p;
-  *p = before >= last ? 0 : before + 1;
   return before;
 }
 
@@ -94,9 +124,9 @@ void leave_thread();
 struct Trapped : std::runtime_error {
   using runtime_error::runtime_error;
 };
-// Calls body() once for every thread. Throws Trapped where a thread has trapped, std::runtime_error for what a GPU would refuse, and where
-// threads of a block part at a barrier, where a thread takes a ticket without a fence before and after it (up
-// to the barriers around), and where two streams take the same.
+// Calls body() once for every thread. Throws Trapped where a thread has trapped, and std::runtime_error for what
+// a GPU would refuse, and where threads of a block part at a barrier or lanes at a shuffle, where a lane never
+// comes, where a thread takes a ticket without release and acquire, and where two streams take the same.
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);
 
 }  // namespace emulation

@@ -96,18 +96,40 @@ TEST(EmulatedGpu, RefusesWhatAGpuRefuses) {
 }
 
 using Ticket = unsigned;
-void takes(Ticket* ticket, int fences) {
-  if (fences % 2 == 1) __threadfence();
-  atomicInc(ticket, 0u);
-  if (fences >= 2) __threadfence();
+void takes(Ticket* ticket, ::cuda::memory_order order) {
+  const ::cuda::atomic_ref<Ticket, ::cuda::thread_scope_device> counted(*ticket);
+  counted.fetch_add(1, order);
 }
 
-TEST(EmulatedGpu, RefusesATicketWithoutFences) {
+TEST(EmulatedGpu, RefusesATicketWithoutReleaseAndAcquire) {
   using cuda::launch;
   Ticket ticket = 0;
-  launch(takes, dim3(1), dim3(2), &ticket, 3);
-  for (const int fences : {0, 1, 2})
-    EXPECT_THROW(launch(takes, dim3(1), dim3(2), &ticket, fences), std::runtime_error);
+  launch(takes, dim3(1), dim3(2), &ticket, ::cuda::memory_order_acq_rel);
+  for (const auto order : {::cuda::memory_order_relaxed, ::cuda::memory_order_acquire, ::cuda::memory_order_release})
+    EXPECT_THROW(launch(takes, dim3(1), dim3(2), &ticket, order), std::runtime_error);
+}
+
+// Every lane below `lanes` adds up what the lanes of its pair, and then of its four, have.
+void sums(int* out, unsigned mask, unsigned lanes) {
+  if (threadIdx.x % 32 >= lanes) return;
+  int sum = static_cast<int>(threadIdx.x);
+  for (const int distance : {1, 2}) sum += __shfl_xor_sync(mask, sum, distance);
+  out[threadIdx.x] = sum + 1000 * __shfl_down_sync(mask, sum, 4) + 1000000 * __shfl_sync(mask, sum, 0);
+}
+
+TEST(EmulatedGpu, LanesExchangeAndWaitForTheWholeMask) {
+  using cuda::launch;
+  for (const auto order : {emulation::Order::ascending, emulation::Order::descending, emulation::Order::shuffled}) {
+    emulation::set_order(order);
+    int out[64] = {};
+    launch(sums, dim3(1), dim3(64), &out[0], ~0u, 32u);
+    EXPECT_EQ(out[0], 6 + 1000 * 22 + 1000000 * 6);
+    EXPECT_EQ(out[37], 150 + 1000 * 166 + 1000000 * 134);
+    EXPECT_EQ(out[63], 246 + 1000 * 246 + 1000000 * 134);  // no lane stands 4 further down
+    EXPECT_THROW(launch(sums, dim3(1), dim3(64), &out[0], ~0u, 16u), std::runtime_error);  // half never comes
+    EXPECT_THROW(launch(sums, dim3(1), dim3(64), &out[0], 0xffffu, 32u), std::runtime_error);
+  }
+  emulation::set_order(emulation::Order::ascending);
 }
 
 }  // namespace

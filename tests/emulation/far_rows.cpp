@@ -28,7 +28,6 @@ void check(Comparison& comparison) {
   cuda::Cut cut{};
   cut.channels = kRows ? kElements : 1;
   cut.plane = kRows ? 1 : kElements;
-  cut.plane_parts = 1;
   cut.offset[0] = kRow;
   cut.offset[1] = kRow + 1;
   cuda::launch(cuda::apply<cuda::Normalise<T, kRows, 1>, T, kRows, 1>, dim3(1), dim3(8, 32), cut, in);

@@ -211,11 +211,14 @@ std::string mismatch_of_special_values() {
     for (const double value : normalise(x, {0, 2}, one, one, one, Activation::relu, {}).values())
       comparison.expect(std::isnan(value), "ReLU turns NaN into a number");
   }
-  // Squares too small for float32: each thread adds up deviations, and zeros for their squares.
-  const Tensor tiny({512, 1}, at::kFloat);
-  tiny.set_values(std::vector<double>(512, 0.0));
-  for (int64_t row = 256; row < 512; ++row) tiny.select(0, row).set_values({1e-25});
-  comparison.expect(moments(tiny, {0, 512}).values()[2] >= 0, "a sum of squares is below zero");
+  // Squares too small for float32, with which a part, or the total of several, comes out below zero.
+  for (const auto& [rows, value] : {std::pair{1024, 2.5e-23}, {8192, 1e-25}}) {
+    const Tensor tiny({rows, 1}, at::kFloat);
+    std::vector<double> values(static_cast<size_t>(rows), value);
+    std::fill_n(values.begin(), 256, 0.0);
+    tiny.set_values(values);
+    comparison.expect(moments(tiny, {0, rows}).values()[2] >= 0, "a sum of squares is below zero");
+  }
   for (const char* layout : {"contiguous", "channels_last"}) {
     std::mt19937 random(7);
     const Tensor x = filled(empty_in(layout, {4, 8, 5, 4}, at::kFloat), random, 0, 1);

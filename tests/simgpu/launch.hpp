@@ -40,9 +40,13 @@ namespace bnlab::kernels::cuda {
 
 using bnlab::launch;
 
+inline bool capturing() {
+  return simgpu::capturing(c10::cuda::getCurrentCUDAStream());
+}
+
 // A quarter of a GPU's threads, and an eighth of its slices: here a thread costs its waiting at barriers, and
 // a copy of where every slice lies.
 constexpr int kBlockThreads = 64, kMaxSlices = 32;
-constexpr int64_t kMinimumTickets = 4096;  // as on a GPU
+constexpr int64_t kMinimumTickets = 4096, kSmallBytes = 16 << 20;  // as on a GPU
 
 }  // namespace bnlab::kernels::cuda

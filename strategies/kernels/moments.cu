@@ -1,0 +1,28 @@
+// Moments on a GPU.
+#include "strategies/kernels/sweep.cuh"
+
+namespace bnlab::kernels::cuda {
+
+void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out,
+             const ForwardStep* forward, const RunningUpdate* update) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  if (x.numel() == 0) {
+    out.zero_();
+    return;
+  }
+  dispatch(x.scalar_type(), [&](auto in) {
+    using T = typename decltype(in)::Element;
+    using A = Compute<T>;
+    in.x = data<T>(x);
+    MomentsEpilogue<A> epilogue;
+    if (forward != nullptr) {
+      epilogue.given = true;
+      epilogue.forward = forward->on_pointers<A>();
+      epilogue.updates = update != nullptr;
+      if (update != nullptr) epilogue.update = on_pointers<A>(*update, out);
+    }
+    reduce_any<MomentsOperation, T>(layout, offsets, in, out, epilogue);
+  });
+}
+
+}  // namespace bnlab::kernels::cuda
