@@ -244,7 +244,8 @@ void AskedLaunch::describe(Arguments& option) {
   option("--device DEVICE", device,
          "Where to compute: cpu or cuda. Default: as last time, else cuda if every rank can have a GPU");
   option("--exchange HOW", exchange,
-         "How ranks exchange: on CPUs by shared_memory (default on one host) or sockets, on GPUs by NCCL or peers");
+         "How ranks exchange: on CPUs by shared_memory (default on one host) or sockets, on GPUs by NCCL or "
+         "peers");
   option("--threads N", threads,
          "Threads of each rank. Default: its share of the cores, under a launcher what "
          "OMP_NUM_THREADS, SLURM or its binding give. The spec's placement.threads comes first")

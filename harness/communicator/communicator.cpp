@@ -46,11 +46,11 @@ auto at_place(const Place& place, const Body& body) {
     return body();
   } catch (const std::exception& cause) {
     const std::string missing = missing_peer();
-    throw Error(Error::Kind::communication,
-                std::string("collective ") + place.op + " (purpose " +
-                    kPurposeNames[static_cast<size_t>(place.purpose)] + ", group " + place.group +
-                    ") failed; another rank may have died or be stuck: " +
-                    (missing.empty() ? reason_of(cause) : missing));
+    throw Error(Error::Kind::communication, std::string("collective ") + place.op + " (purpose " +
+                                                kPurposeNames[static_cast<size_t>(place.purpose)] +
+                                                ", group " + place.group +
+                                                ") failed; another rank may have died or be stuck: " +
+                                                (missing.empty() ? reason_of(cause) : missing));
   }
 }
 

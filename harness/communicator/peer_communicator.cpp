@@ -231,8 +231,8 @@ class PeerCommunicator : public Communicator {
     return call;
   }
   static int lanes_for(int64_t bytes) {
-    return static_cast<int>(std::clamp<int64_t>((bytes + peers::kSlotBytes - 1) / peers::kSlotBytes, 1,
-                                                peers::kLanes));
+    return static_cast<int>(
+        std::clamp<int64_t>((bytes + peers::kSlotBytes - 1) / peers::kSlotBytes, 1, peers::kLanes));
   }
 
   const peers::Ranks& ranks() const { return memory_->ranks(); }

@@ -52,8 +52,8 @@ __device__ void copy_words(std::byte* to, const std::byte* from, int64_t bytes) 
 }
 
 __device__ void copy(std::byte* to, const std::byte* from, int64_t bytes) {
-  const uintptr_t all = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) |
-                        static_cast<uintptr_t>(bytes);
+  const uintptr_t all =
+      reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(bytes);
   if (all % 16 == 0)
     copy_words<int4>(to, from, bytes);
   else if (all % 8 == 0)

@@ -43,8 +43,7 @@ std::unique_ptr<Communicator> make_shared_communicator(std::unique_ptr<SharedMem
 // A communicator between the GPUs of one host, whose ranks open memory to each other; each works on the
 // current GPU. Called by every rank. Throws Error (environment), and on all ranks alike, where one cannot.
 std::unique_ptr<Communicator> make_peer_communicator(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const Rendezvous& at, Ledger& ledger,
-                                                     std::string group);
+                                                     const Rendezvous& at, Ledger& ledger, std::string group);
 
 // A communicator around a real one, which waits behind every exchange. `real` books in another ledger.
 std::unique_ptr<Communicator> make_delayed_communicator(std::unique_ptr<Communicator> real,

@@ -136,8 +136,9 @@ void RunSpec::describe(OptionVisitor& option) {
   option("loss_scaling", loss_scaling,
          "of float16 runs: what the loss is multiplied with before the backward pass");
   option("tf32", tf32, "whether GPUs may round the factors of float32 convolutions and products to TF32");
-  option("deterministic", deterministic,
-         "whether GPUs take only algorithms that repeat to the bit, untimed; LibTorch warns of what has none");
+  option(
+      "deterministic", deterministic,
+      "whether GPUs take only algorithms that repeat to the bit, untimed; LibTorch warns of what has none");
   option("cuda_graph", cuda_graph,
          "whether GPUs replay a training step as CUDA graphs, where steps are alike but for the batch");
   option("memory_format", memory_format, "of activations");

@@ -114,10 +114,10 @@ struct RunSpec {
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
-  LossScaling loss_scaling;  // of Precision::float16
-  bool tf32 = false;         // whether float32 factors may be rounded to TF32 on GPUs
+  LossScaling loss_scaling;    // of Precision::float16
+  bool tf32 = false;           // whether float32 factors may be rounded to TF32 on GPUs
   bool deterministic = false;  // whether GPUs take only algorithms that repeat to the bit
-  bool cuda_graph = true;    // whether GPUs replay the training steps that are alike
+  bool cuda_graph = true;      // whether GPUs replay the training steps that are alike
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step

@@ -68,7 +68,8 @@ class Probing {
   void in_world(Exchange exchange, double seconds) {
     Rendezvous at = rendezvous_;
     at.exchange = exchange;
-    const std::string name = request_.device == Device::cuda && exchange != Exchange::peers ? "nccl" : name_of(exchange);
+    const std::string name =
+        request_.device == Device::cuda && exchange != Exchange::peers ? "nccl" : name_of(exchange);
     at.prefix = "probe/" + name;
     const auto world = join_world(at, request_.device == Device::cuda ? at::kCUDA : at::kCPU);
     tell("kernels");

@@ -17,8 +17,9 @@ inline constexpr const char* kProbeSchema = "bnlab probe 1";
 
 struct ProbeRequest {
   Device device = Device::cpu;
-  std::vector<Exchange> exchanges;    // measured one after the other; on GPUs one, of which all but peers is NCCL
-  double seconds = 60;                // that all of it may take, about; shared among what is asked for
+  std::vector<Exchange>
+      exchanges;        // measured one after the other; on GPUs one, of which all but peers is NCCL
+  double seconds = 60;  // that all of it may take, about; shared among what is asked for
   int64_t largest_bytes = 256 << 20;  // of what is exchanged
   int threads = 1;                    // of each rank
   int nodes = 1;                      // machines that the ranks are spread over, as far as known

@@ -291,9 +291,9 @@ BackwardCoefficients backward_coefficients(const Coefficients& forward, const Te
 }
 
 void update_running(const RunningUpdate& update, const Tensor& rows) {
-  in_precision(
-      update.running.scalar_type(),
-      [&](auto zero) { each_item(on_pointers<decltype(zero)>(update, rows), rows_of(rows).channels, rows); });
+  in_precision(update.running.scalar_type(), [&](auto zero) {
+    each_item(on_pointers<decltype(zero)>(update, rows), rows_of(rows).channels, rows);
+  });
 }
 
 Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOptions& options,

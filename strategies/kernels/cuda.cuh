@@ -93,7 +93,7 @@ struct ReluMask<T, kRows, V, true> {
 
 // How many places a thread loads at once: what its registers hold beside the constants of its channels.
 template <class T, int V>
-constexpr int kPlaces = V == 1             ? 8
+constexpr int kPlaces = V == 1               ? 8
                         : sizeof(T) * V < 16 ? 4
                         : sizeof(T) == 4     ? 2
                                              : 1;
@@ -249,7 +249,8 @@ struct MomentsMerge {
     square += other.square;
   }
   __device__ Total total(int64_t n, double base) const {
-    const double distance = channel::quotient(sum, static_cast<double>(n > 0 ? n : 1)), m2 = square - sum * distance;
+    const double distance = channel::quotient(sum, static_cast<double>(n > 0 ? n : 1)),
+                 m2 = square - sum * distance;
     return {static_cast<double>(n), base + distance, m2 < 0.0 ? 0.0 : m2};
   }
 };
@@ -408,7 +409,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
   const Place place = place_of<kRows, V>(cut);
   const Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t (&at)[Op::kBatch], int count) {
+  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], int count) {
     typename Op::Loaded loaded[Op::kBatch] = {};
     for (int k = 0; k < Op::kBatch; ++k)
       if (k < count) loaded[k] = Op::take(in, at[k]);
@@ -480,7 +481,7 @@ template <class Op>
 struct Totals {
   typename Op::Part* parts;  // [slices, gridDim.y, channels]; null where a slice has one part
   double* kept;              // [slices, channels, 2], of the epilogue
-  unsigned* tickets;         // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
+  unsigned* tickets;  // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
   unsigned slices;
   int team;  // the logarithm of how many threads share a channel after the walk
   typename Op::Result* out;
@@ -493,7 +494,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   using A = Compute<T>;
   const Place place = place_of<kRows, V>(cut);
   Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t (&at)[Op::kBatch], int count) {
+  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], int count) {
     typename Op::Loaded loaded[Op::kBatch] = {};
     for (int k = 0; k < Op::kBatch; ++k)
       if (k < count) loaded[k] = Op::take(in, at[k]);

@@ -96,7 +96,9 @@ Response response(const Tensor& x, const Offsets& rows, const Tensor& residual,
     const Layout layout = make_dense("response", dense, rows);
     out.y = at::empty_like(dense);
     out.k.mean = out.k.count = Tensor();
-    { const OneKernel sums; }
+    {
+      const OneKernel sums;
+    }
     const OneKernel writes;
     if (x.numel() == 0) return out;
     cuda::response_forward(
@@ -147,7 +149,9 @@ ResponseGradients response_gradients(const Incoming& in, [[maybe_unused]] const 
     const Layout layout = make_dense(where, dense, in.offsets);
     if (with_x) out.dx = at::empty_like(dense);
     if (with_residual) out.dresidual = at::empty_like(dense);
-    { const OneKernel sums; }
+    {
+      const OneKernel sums;
+    }
     const OneKernel writes;
     if (x.numel() == 0) return out;
     cuda::response_backward(

@@ -227,28 +227,23 @@ void with_site(const Layout& layout, const ResponseTensors& in, int64_t sums, co
 }  // namespace
 
 void response_forward(const Layout& layout, const ResponseTensors& in) {
-  with_site(
-      layout, in, /*sums=*/1,
-      [](auto kind, const Sweep& sweep, const auto& site) {
-        using K = decltype(kind);
-        const dim3 grid(static_cast<unsigned>(sweep.blocks())), block(static_cast<unsigned>(sweep.threads));
-        launch(sum_squares<K>, grid, block, sweep, site);
-        launch(write_response<K>, grid, block, sweep, site);
-      });
+  with_site(layout, in, /*sums=*/1, [](auto kind, const Sweep& sweep, const auto& site) {
+    using K = decltype(kind);
+    const dim3 grid(static_cast<unsigned>(sweep.blocks())), block(static_cast<unsigned>(sweep.threads));
+    launch(sum_squares<K>, grid, block, sweep, site);
+    launch(write_response<K>, grid, block, sweep, site);
+  });
 }
 
 void response_backward(const Layout& layout, const ResponseTensors& in) {
-  with_site(
-      layout, in, /*sums=*/3,
-      [](auto kind, const Sweep& sweep, const auto& site) {
-        using K = decltype(kind);
-        const unsigned first = gradient_blocks(sweep.channels),
-                       blocks = static_cast<unsigned>(sweep.blocks());
-        const bool writes = site.dx != nullptr || site.dresidual != nullptr;
-        const dim3 block(static_cast<unsigned>(sweep.threads));
-        launch(sum_gradients<K>, dim3(blocks), block, sweep, site);
-        launch(write_gradients<K>, dim3(first + (writes ? blocks : 0)), block, sweep, site, first);
-      });
+  with_site(layout, in, /*sums=*/3, [](auto kind, const Sweep& sweep, const auto& site) {
+    using K = decltype(kind);
+    const unsigned first = gradient_blocks(sweep.channels), blocks = static_cast<unsigned>(sweep.blocks());
+    const bool writes = site.dx != nullptr || site.dresidual != nullptr;
+    const dim3 block(static_cast<unsigned>(sweep.threads));
+    launch(sum_gradients<K>, dim3(blocks), block, sweep, site);
+    launch(write_gradients<K>, dim3(first + (writes ? blocks : 0)), block, sweep, site, first);
+  });
 }
 
 }  // namespace bnlab::kernels::cuda

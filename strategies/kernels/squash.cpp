@@ -61,7 +61,9 @@ SquashGradients squash_gradients(const Tensor& dy, const Tensor& x, const Tensor
     if (affine) out.dweight = room(options.weight), out.dbias = room(options.weight);
     const Tensor incoming = like(where, "dy", dy, dense);
     if (with_residual) out.dresidual = relu ? at::empty_like(dense) : incoming;
-    { const OneKernel sweep; }
+    {
+      const OneKernel sweep;
+    }
     const OneKernel sums;
     if (x.numel() == 0) return out;
     cuda::squash_backward(layout, {.x = dense,

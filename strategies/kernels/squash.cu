@@ -161,32 +161,27 @@ void with_tensors(const Layout& layout, const SquashTensors& in, const F& f) {
 }  // namespace
 
 void squash_forward(const Layout& layout, const SquashTensors& tensors) {
-  with_tensors(
-      layout, tensors,
-      [](auto kind, const Sweep& sweep, const auto& in) {
-        using K = decltype(kind);
-        const dim3 grid(static_cast<unsigned>(sweep.blocks())), block(static_cast<unsigned>(sweep.threads));
-        launch(squash<K>, grid, block, sweep, in);
-      });
+  with_tensors(layout, tensors, [](auto kind, const Sweep& sweep, const auto& in) {
+    using K = decltype(kind);
+    const dim3 grid(static_cast<unsigned>(sweep.blocks())), block(static_cast<unsigned>(sweep.threads));
+    launch(squash<K>, grid, block, sweep, in);
+  });
 }
 
 void squash_backward(const Layout& layout, const SquashTensors& tensors) {
-  with_tensors(
-      layout, tensors,
-      [&](auto kind, const Sweep& sweep, auto in) {
-        using K = decltype(kind);
-        using T = typename K::T;
-        using A = typename K::A;
-        const at::TensorOptions options = tensors.alpha.options();
-        const at::Tensor parts = at::empty({int64_t{sweep.parts}, 2, layout.channels}, options);
-        const at::Tensor slopes = at::empty({sweep.blocks()}, options);
-        in.parts = written<A>(parts);
-        in.slopes = written<A>(slopes);
-        const dim3 grid(static_cast<unsigned>(sweep.blocks())), block(static_cast<unsigned>(sweep.threads));
-        launch(squash_gradients<K>, grid, block, sweep, in);
-        launch(sum_parameters<T, A>, dim3(gradient_blocks(layout.channels) + 1), dim3(kBlockThreads), sweep,
-               in);
-      });
+  with_tensors(layout, tensors, [&](auto kind, const Sweep& sweep, auto in) {
+    using K = decltype(kind);
+    using T = typename K::T;
+    using A = typename K::A;
+    const at::TensorOptions options = tensors.alpha.options();
+    const at::Tensor parts = at::empty({int64_t{sweep.parts}, 2, layout.channels}, options);
+    const at::Tensor slopes = at::empty({sweep.blocks()}, options);
+    in.parts = written<A>(parts);
+    in.slopes = written<A>(slopes);
+    const dim3 grid(static_cast<unsigned>(sweep.blocks())), block(static_cast<unsigned>(sweep.threads));
+    launch(squash_gradients<K>, grid, block, sweep, in);
+    launch(sum_parameters<T, A>, dim3(gradient_blocks(layout.channels) + 1), dim3(kBlockThreads), sweep, in);
+  });
 }
 
 }  // namespace bnlab::kernels::cuda

@@ -84,9 +84,7 @@ __global__ void every_group(Body body, int64_t items) {
 }
 
 template <class Body>
-concept HasGroups = requires(const Body& body) {
-  body.group_size();
-};
+concept HasGroups = requires(const Body& body) { body.group_size(); };
 
 template <class Body>
 constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Together&>;

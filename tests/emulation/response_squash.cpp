@@ -227,13 +227,11 @@ class Check {
     for (size_t p = 0; p < plane_; ++p) f(k * plane_ + p);
   }
   double sum(double x, double scale, double shift, double added, bool adds) const {
-    return rounded(
-        wide_,
-        [&](auto a) {
-          using A = decltype(a);
-          const A z = std::fma(static_cast<A>(x), static_cast<A>(scale), static_cast<A>(shift));
-          return adds ? z + static_cast<A>(added) : z;
-        });
+    return rounded(wide_, [&](auto a) {
+      using A = decltype(a);
+      const A z = std::fma(static_cast<A>(x), static_cast<A>(scale), static_cast<A>(shift));
+      return adds ? z + static_cast<A>(added) : z;
+    });
   }
   void gradient(const Site& s, size_t i, bool passes) {
     if (dresidual_.empty() && s.dresidual.defined()) dresidual_ = s.dresidual.values();

@@ -139,7 +139,8 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
              "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
              "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, "
              "batch_per_tower, accumulate, statistics_per, recompute, optimizer, steps, epochs, seed, "
-             "precision, loss_scaling, tf32, deterministic, cuda_graph, memory_format, loss_mean, eval_every, log_every, "
+             "precision, loss_scaling, tf32, deterministic, cuda_graph, memory_format, loss_mean, "
+             "eval_every, log_every, "
              "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, "
              "gradient_route, average_weights_every, init_from, select, stop_early, warmup_steps, timing, "
              "data_workers, timeout_s, collective_timeout_s, placement"}));

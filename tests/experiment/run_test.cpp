@@ -302,11 +302,12 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
   const std::string id = load_one(spec()).id;
   for (const std::string key :
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
-        R"("tf32": true)", R"("deterministic": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
-        R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
-        R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})", R"("shards": "sorted:class")",
-        R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
-        R"("init_from": {"file": "w"})", R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
+        R"("tf32": true)", R"("deterministic": true)", R"("memory_format": "contiguous")",
+        R"("loss_mean": "tower")", R"("eval_every": 1)", R"("populations": ["saved", "batch"])",
+        R"("precise_batches": 3)", R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})",
+        R"("shards": "sorted:class")", R"("weight_ema": 0.5)", R"("gradient_route": "rank0")",
+        R"("average_weights_every": 1)", R"("init_from": {"file": "w"})",
+        R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
     EXPECT_NE(load_one(spec(key)).id, id) << key;
   }
   const std::string wrapped = R"("strategy": {"name": "fake_wrapped", "base": )";
@@ -324,9 +325,9 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
 TEST_F(SpecRun, IdOfARecordWithoutNewerKeysIsThatOfTheDefaults) {
   const RunSpec run = load_one(spec());
   Json old = run.resolved;
-  for (const char* key :
-       {"populations", "precise_batches", "shards", "weight_ema", "gradient_route", "average_weights_every",
-        "init_from", "tf32", "deterministic", "cuda_graph", "evaluation", "data_workers", "checkpoint_every"}) {
+  for (const char* key : {"populations", "precise_batches", "shards", "weight_ema", "gradient_route",
+                          "average_weights_every", "init_from", "tf32", "deterministic", "cuda_graph",
+                          "evaluation", "data_workers", "checkpoint_every"}) {
     old.erase(key);
   }
   old["optimizer"].erase("nesterov");

@@ -125,7 +125,7 @@ TEST(PanelReach, EveryOptionIsVaried) {
   }
   for (const Parameter& parameter : run_parameters()) {
     const std::set<std::string> elsewhere = {"task", "model", "strategy", "optimizer",
-                                             "seed", "steps", "tf32", "deterministic"};
+                                             "seed", "steps", "tf32",     "deterministic"};
     if (changes_result(parameter.name) && !elsewhere.contains(parameter.name))
       expect_varied(parameter, "run", varied);
   }

@@ -54,8 +54,8 @@ void refuse_two_in_a_graph(const ncclComm* comm, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
-  if (cudaStreamGetCaptureInfo(stream, &status, &id) == cudaSuccess && status == cudaStreamCaptureStatusActive &&
-      of_capture.emplace(id, comm).first->second != comm)
+  if (cudaStreamGetCaptureInfo(stream, &status, &id) == cudaSuccess &&
+      status == cudaStreamCaptureStatusActive && of_capture.emplace(id, comm).first->second != comm)
     simgpu::die("one graph holds calls of two NCCL communicators, which can deadlock");
 }
 

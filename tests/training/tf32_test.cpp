@@ -29,7 +29,8 @@ TEST(Deterministic, AlgorithmsAreAskedForByTheSpec) {
   runs.run(TrainingRuns::spec({{"deterministic", true}}), 1);
   EXPECT_TRUE(context.deterministicAlgorithms() && context.deterministicCuDNN() && !context.benchmarkCuDNN());
   runs.run(TrainingRuns::spec(), 1);
-  EXPECT_FALSE(context.deterministicAlgorithms() || context.deterministicCuDNN() || !context.benchmarkCuDNN());
+  EXPECT_FALSE(context.deterministicAlgorithms() || context.deterministicCuDNN() ||
+               !context.benchmarkCuDNN());
 }
 
 TEST(Tf32, IsOffInLayerCasesAndThusInVerify) {

@@ -40,9 +40,10 @@ struct ProbeCommand {
         .from(1, kMostAtOnce);
     option("--device DEVICE", launch.device,
            "Where to compute: cpu or cuda. Default: cuda where there is a GPU");
-    option("--exchange HOW", launch.exchange,
-           "How ranks exchange: on CPUs by shared_memory or sockets (default: both, where one host has all), on "
-           "GPUs by NCCL or peers");
+    option(
+        "--exchange HOW", launch.exchange,
+        "How ranks exchange: on CPUs by shared_memory or sockets (default: both, where one host has all), on "
+        "GPUs by NCCL or peers");
     option("--only KEY=VALUE,...", launch.only, "Take only runs that match, such as strategy=sync,per_tower");
     option("--seconds S", seconds, "Seconds that all of it may take, about").from(0.1, 86400);
     option("--largest-mb MB", largest_mb, "MiB of the largest exchange; less where time runs out")
