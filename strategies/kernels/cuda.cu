@@ -13,9 +13,9 @@
 namespace bnlab::kernels::cuda {
 namespace {
 
-constexpr int64_t kMinimumSteps = 4;       // of a thread, before another block is worth it
-constexpr int64_t kMaximumSteps = 1024;    // of a thread, since it sums in float32
-constexpr int64_t kMergedAtOnce = 64;      // parts of 32 channels, whose last block loads them all at once
+constexpr int64_t kMinimumSteps = 4;     // of a thread, before another block is worth it
+constexpr int64_t kMaximumSteps = 1024;  // of a thread, since it sums in float32
+constexpr int64_t kMergedAtOnce = 64;    // parts of 32 channels, whose last block loads them all at once
 
 int64_t ceil_divide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -46,7 +46,8 @@ Launches plan_launches(const Layout& layout, const Offsets& offsets, int vector,
     const int64_t places = rows * ceil_divide(layout.plane, vector);
     const auto of_width = [&](int64_t w) { return ceil_divide(layout.channels, kThreads / w); };
     width = kThreads;
-    while (width > 32 && (of_width(width) * at_once > limits.blocks || places < width * kMinimumSteps)) width /= 2;
+    while (width > 32 && (of_width(width) * at_once > limits.blocks || places < width * kMinimumSteps))
+      width /= 2;
     tiles = of_width(width);
     steps = ceil_divide(places, width);
   }

@@ -230,7 +230,8 @@ int lane() {
   lanes.clear();
   for (int k = 0; k < 32; ++k)
     if ((mask >> k & 1) != 0 && warp[k].fibre != nullptr) lanes.push_back(k);
-  if ((mask >> lane() & 1) == 0 || (mask >> source & 1) == 0) fault_now = "a shuffle leaves out a lane that takes part";
+  if ((mask >> lane() & 1) == 0 || (mask >> source & 1) == 0)
+    fault_now = "a shuffle leaves out a lane that takes part";
   for (const int k : lanes)
     if (warp[k].mask != mask || warp[k].line != line) fault_now = "the lanes of a warp part at a shuffle";
   if (lanes.size() == static_cast<size_t>(std::popcount(mask)) && fault_now == nullptr) {

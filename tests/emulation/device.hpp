@@ -112,8 +112,8 @@ Counts& counts();  // since the program began
 void** place_at_barrier(int line);
 void leave_thread();
 // Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where
-// threads of a block part at a barrier or lanes at a shuffle, where a lane never comes, where a thread takes a
-// ticket without release and acquire, and where two streams take the same.
+// threads of a block part at a barrier or lanes at a shuffle, where a lane never comes, where a thread takes
+// a ticket without release and acquire, and where two streams take the same.
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);
 
 }  // namespace emulation

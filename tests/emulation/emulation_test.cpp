@@ -96,7 +96,8 @@ TEST(EmulatedGpu, RefusesATicketWithoutReleaseAndAcquire) {
   using cuda::launch;
   Ticket ticket = 0;
   launch(takes, dim3(1), dim3(2), &ticket, ::cuda::memory_order_acq_rel);
-  for (const auto order : {::cuda::memory_order_relaxed, ::cuda::memory_order_acquire, ::cuda::memory_order_release})
+  for (const auto order :
+       {::cuda::memory_order_relaxed, ::cuda::memory_order_acquire, ::cuda::memory_order_release})
     EXPECT_THROW(launch(takes, dim3(1), dim3(2), &ticket, order), std::runtime_error);
 }
 
@@ -110,7 +111,8 @@ void sums(int* out, unsigned mask, unsigned lanes) {
 
 TEST(EmulatedGpu, LanesExchangeAndWaitForTheWholeMask) {
   using cuda::launch;
-  for (const auto order : {emulation::Order::ascending, emulation::Order::descending, emulation::Order::shuffled}) {
+  for (const auto order :
+       {emulation::Order::ascending, emulation::Order::descending, emulation::Order::shuffled}) {
     emulation::set_order(order);
     int out[64] = {};
     launch(sums, dim3(1), dim3(64), &out[0], ~0u, 32u);
