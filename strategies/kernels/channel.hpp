@@ -42,7 +42,7 @@ BNLAB_BOTH inline double at_least_one(double n) {
   return n < 1 ? 1 : n;
 }
 
-// Of float64, each takes a GPU dozens of instructions: they stand once in a kernel, not wherever they are used.
+// Of float64, each takes a GPU dozens of instructions, which stand once in a kernel, not at every use.
 BNLAB_BOTH BNLAB_APART inline double quotient(double a, double b) {
   return a / b;
 }
@@ -213,16 +213,21 @@ struct Forward {
   }
 
   BNLAB_BOTH void of_set(int64_t s, int64_t c) const {
-    const int64_t i = s * moments.channels + c, row = grouping.group(s);
-    const double n = at_least_one(moments.count(row));
-    const double var = quotient(moments.m2(row, c), at_least_one(n - ddof)) + eps;
+    const int64_t row = grouping.group(s);
+    of_set(s, c, moments.count(row), moments.mean(row, c), moments.m2(row, c));
+  }
+
+  BNLAB_BOTH void of_set(int64_t s, int64_t c, double count, double mean, double m2) const {
+    const int64_t i = s * moments.channels + c;
+    const double n = at_least_one(count);
+    const double var = quotient(m2, at_least_one(n - ddof)) + eps;
     out.count[i] = static_cast<T>(n);
-    out.mean[i] = static_cast<T>(moments.mean(row, c));
+    out.mean[i] = static_cast<T>(mean);
     out.invstd[i] = mean_only ? T(1) : static_cast<T>(quotient(1.0, root(var)));
     T factor = out.invstd[i], offset = bias == nullptr ? T(0) : bias[c];
     if (running != nullptr) {
       const double deviation = root(static_cast<double>(running[moments.channels + c]) + eps);
-      const double distance = quotient(moments.mean(row, c) - static_cast<double>(running[c]), deviation);
+      const double distance = quotient(mean - static_cast<double>(running[c]), deviation);
       out.r[i] = static_cast<T>(clip(quotient(root(var), deviation), quotient(1.0, r_max), r_max));
       out.d[i] = static_cast<T>(clip(distance, -d_max, d_max));
       factor = factor * out.r[i];
@@ -345,16 +350,15 @@ struct UpdateRunning {
   struct Pair {
     T mean, var;
   };
-  BNLAB_BOTH Pair of_row(int64_t i, int64_t c) const {
-    return {static_cast<T>(moments.mean(i, c)),
-            static_cast<T>(quotient(moments.m2(i, c), at_least_one(moments.count(i) - ddof)))};
+  BNLAB_BOTH Pair of_moments(double count, double mean, double m2) const {
+    return {static_cast<T>(mean), static_cast<T>(quotient(m2, at_least_one(count - ddof)))};
   }
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    with(c, [&](int64_t i) { return of_row(i, c); });
+    with(c, [&](int64_t i) { return of_moments(moments.count(i), moments.mean(i, c), moments.m2(i, c)); });
   }
 
-  // pair_of(i): of_row, or what it gave.
+  // pair_of(i): of_moments, or what it gave.
   template <class PairOf>
   BNLAB_BOTH void with(int64_t c, const PairOf& pair_of) const {
     constexpr int kAtOnce = 2;  // rows that are loaded before the first is used

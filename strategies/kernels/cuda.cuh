@@ -166,26 +166,24 @@ struct Total {
 };
 
 // What the launch of a reduction does with a channel of a slice as soon as its total stands, and once the
-// totals of all slices stand. `own`: two numbers per channel that the slice leaves for the end; `all`: those of
-// all slices, one after the other.
+// totals of all slices stand. `own`: what a slice of several leaves for the end, per channel; `all`: that of
+// all slices, one after the other; `only`: that of the only one.
 template <class A>
 struct MomentsEpilogue {
   bool given = false, updates = false;
   channel::Forward<A> forward{};
   channel::UpdateRunning<A> update{};
-  __device__ void of_slice(int64_t slice, int64_t c, double* own) const {
-    forward.of_set(slice, c);
-    if (!updates) return;
-    const auto pair = update.of_row(slice, c);
-    own[2 * c] = static_cast<double>(pair.mean);
-    own[2 * c + 1] = static_cast<double>(pair.var);
+  using Kept = typename channel::UpdateRunning<A>::Pair;
+  __device__ Kept of_slice(int64_t slice, int64_t c, const Total& total, Kept* own) const {
+    Kept kept{};
+    if (updates) kept = update.of_moments(total.count, total.first, total.second);
+    if (updates && update.rows > 1) own[c] = kept;
+    forward.of_set(slice, c, total.count, total.first, total.second);
+    return kept;
   }
   __device__ bool has_end() const { return updates; }
-  __device__ void at_end(int64_t c, const double* all) const {
-    update.with(c, [&](int64_t i) {
-      const double* own = all + 2 * (i * update.moments.channels + c);
-      return typename channel::UpdateRunning<A>::Pair{static_cast<A>(own[0]), static_cast<A>(own[1])};
-    });
+  __device__ void at_end(int64_t c, const Kept& only, const Kept* all) const {
+    update.with(c, [&](int64_t i) { return update.rows == 1 ? only : all[i * update.moments.channels + c]; });
   }
 };
 
@@ -193,9 +191,15 @@ template <class A>
 struct SumsEpilogue {
   bool given = false;
   channel::Backward<A> backward{};
-  __device__ void of_slice(int64_t slice, int64_t c, double*) const { backward.of_set(slice, c); }
+  struct Kept {};
+  __device__ Kept of_slice(int64_t slice, int64_t c, const Total& total, Kept*) const {
+    const bool through = backward.group_sums != nullptr;  // they are the local ones
+    backward.write(slice, c, through ? static_cast<A>(total.first) : A(0),
+                   through ? static_cast<A>(total.second) : A(0));
+    return {};
+  }
   __device__ bool has_end() const { return true; }
-  __device__ void at_end(int64_t c, const double*) const { backward.of_parameters(c); }
+  __device__ void at_end(int64_t c, const Kept&, const Kept*) const { backward.of_parameters(c); }
 };
 
 // Within two units in the last place, and short.
@@ -230,7 +234,7 @@ struct alignas(4 * sizeof(A)) MomentsPart {
   A m2, count;
 };
 
-// Of the parts that a thread meets, about the mean of the first part of all: S = sum n d, Q = sum (M2 + n d^2).
+// Of the parts that a thread meets, about the mean of the first of all: S = sum n d, Q = sum (M2 + n d^2).
 struct MomentsMerge {
   double sum = 0.0, square = 0.0;
   template <class A, int kParts>
@@ -266,7 +270,7 @@ struct MomentsOperation {
   using Part = MomentsPart<A>;
   using Merge = MomentsMerge;
   static constexpr int N = kRows ? V : 1;
-  static constexpr int kBatch = V == 1 ? 8 : sizeof(T) * V == 8 ? 6 : 4;
+  static constexpr int kBatch = V == 1 ? 8 : sizeof(T) * V == 8 ? 8 : 4;
   A pivot[N] = {}, sum[V] = {}, square[V] = {};
   int count = 0;
   __device__ MomentsOperation(const Arguments<T>&, const Place&) {}
@@ -401,8 +405,8 @@ using Sums = AnySums<T, kRows, V, false>;
 template <class T, bool kRows, int V>
 using SumsFromInput = AnySums<T, kRows, V, true>;
 
-// The kernels. Every block of `reduce` writes a partial result, and the block that ends last of those that share
-// a tile of channels merges them. All orders are fixed, so that results do not depend on which block that is.
+// The kernels. Every block of `reduce` writes a partial result, and the block that ends last of those that
+// share a tile of channels merges them. All orders are fixed, so that results do not depend on which that is.
 
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
@@ -455,8 +459,8 @@ __device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
   return last;
 }
 
-// The total of a channel's n elements in gridDim.y parts, `stride` apart, by a team of `team` neighbouring lanes
-// of which each takes some. `parts` points to the first, or is null in a team without a channel.
+// The total of a channel's n elements in gridDim.y parts, `stride` apart, by a team of `team` neighbouring
+// lanes of which each takes some. `parts` points to the first, or is null in a team without a channel.
 template <class Op>
 __device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, unsigned lane, unsigned team,
                              int64_t n) {
@@ -479,8 +483,8 @@ __device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, uns
 // What the launches of one reduction have in common.
 template <class Op>
 struct Totals {
-  typename Op::Part* parts;  // [slices, gridDim.y, channels]; null where a slice has one part
-  double* kept;              // [slices, channels, 2], of the epilogue
+  typename Op::Part* parts;           // [slices, gridDim.y, channels]; not there where a slice has one part
+  typename Op::Epilogue::Kept* kept;  // [slices, channels]
   unsigned* tickets;  // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
   unsigned slices;
   int team;  // the logarithm of how many threads share a channel after the walk
@@ -502,8 +506,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     for (int k = 0; k < Op::kBatch; ++k) op.use(loaded[k], k < count);
   });
 
-  // The lanes of a warp that share channels merge their sums, then the warps of the block. Of what is merged
-  // the first is the last to be empty.
+  // The lanes of a warp that share channels merge their sums, then the warps of the block. The first of them
+  // has elements where any has.
   auto sums = op.sums();
   const int t = thread_in_block(), width = kRows ? static_cast<int>(blockDim.x) : 1;
   for (int d = width; d < 32; d *= 2) sums.merge(of_lane<A>(sums, d));
@@ -529,6 +533,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const bool inside = c < tile && channel < channels, writes = inside && lane == 0;
   const typename Op::Part part = Op::part(all);
   if (gridDim.y > 1 && writes) to.parts[(place.slice * gridDim.y + blockIdx.y) * channels + channel] = part;
+  typename Op::Epilogue::Kept kept{};
 #pragma unroll 1
   for (int round = 0; round < 2; ++round) {  // with all parts of the slice, then with all slices
     const int64_t row = round == 0 ? place.slice : to.slices;
@@ -541,10 +546,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
                                        : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
     if (writes) Op::write_total(to.out, place.slice, channel, channels, total);
     if (!to.epilogue.given) return;
-    if (writes) to.epilogue.of_slice(place.slice, channel, to.kept + 2 * place.slice * channels);
+    if (writes) kept = to.epilogue.of_slice(place.slice, channel, total, to.kept + place.slice * channels);
     if (!to.epilogue.has_end()) return;
   }
-  if (writes) to.epilogue.at_end(channel, to.kept);
+  if (writes) to.epilogue.at_end(channel, kept, to.kept);
 }
 
 }  // namespace

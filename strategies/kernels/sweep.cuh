@@ -34,7 +34,7 @@ struct Limits {
 Launches plan_launches(const Layout& layout, const Offsets& offsets, int vector, const Limits& limits);
 
 // Kernels that sum are cut into one wave of blocks, and into so few parts of a slice that the last block
-// merges them quickly: of a small tensor into 64, as long as every processor has a block.
+// merges them quickly: of a small tensor into 64, as long as every other processor has a block.
 Limits one_wave(const Layout& layout, int vector, int64_t element_bytes);
 
 // At least `count` tickets that are 0 on the current stream; every kernel leaves them so. The launches of a
@@ -81,7 +81,7 @@ void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments
   const at::Tensor memory = at::empty({parts + 2 * each}, out.options().dtype(at::kDouble));
   Totals<Kernel> to;
   to.parts = reinterpret_cast<Part*>(memory.data_ptr<double>());
-  to.kept = memory.data_ptr<double>() + parts;
+  to.kept = reinterpret_cast<typename Kernel::Epilogue::Kept*>(memory.data_ptr<double>() + parts);
   to.tickets = tickets((slices + 1) * plan.grid.x, out.options());
   to.slices = static_cast<unsigned>(slices);
   const unsigned tile = kRows ? plan.block.x * V : plan.block.y;

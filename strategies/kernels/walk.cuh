@@ -22,10 +22,10 @@ namespace {
 
 constexpr int kThreads = kBlockThreads;
 
-// The walk: kMaxSlices slices in one launch. Block z takes a slice, block x a tile of channels, block y a part
-// of that slice. By rows ([rows * plane, channels]) the threads of a block's row stand side by side over the
-// tile; by planes ([rows, channels, plane]) a row of threads has a channel of its own, over whose planes it
-// goes as if they were one. The cuts travel in the kernel's argument, so that nothing is copied to the device.
+// The walk: kMaxSlices slices in one launch. Block z takes a slice, block x a tile of channels, block y a
+// part of that slice. By rows ([rows * plane, channels]) the threads of a block's row stand side by side over
+// the tile; by planes ([rows, channels, plane]) a row of threads has a channel of its own, over whose planes
+// it goes as if they were one. The cuts travel in the kernel's argument: nothing is copied to the device.
 
 // Where a thread works. `channel` is the first of its V channels.
 struct Place {

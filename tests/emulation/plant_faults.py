@@ -54,7 +54,7 @@ FAULTS = [
     ("a gradient in another layout is taken as it is", "sweeps.cpp", "if (tensor.strides() == x.strides())",
      "if (PLANTED || tensor.strides() == x.strides())"),
     ("the last channels have no thread", "steps.cu", "(items + kThreads - 1) / kThreads", "(items + (PLANTED ? 0 : kThreads - 1)) / kThreads"),
-    ("the remembered variance is biased", CHANNEL, "at_least_one(moments.count(i) - ddof)", "at_least_one(moments.count(i) - (PLANTED ? 0 : ddof))"),
+    ("the remembered variance is biased", CHANNEL, "at_least_one(count - ddof)", "at_least_one(count - (PLANTED ? 0 : ddof))"),
     ("the variance that normalises is biased", CHANNEL, "at_least_one(n - ddof)", "at_least_one(n - (PLANTED ? 0 : ddof))"),
     ("every set takes the sums of the first group", CHANNEL, "group_sums + group * summands", "group_sums + (PLANTED ? 0 : group) * summands"),
     ("a set takes the sums of the group before", CHANNEL, "&& grouping.group(s) != group_now) {",
@@ -108,7 +108,7 @@ FAULTS = [
      "fetch_add(1, PLANTED ? ::cuda::memory_order_acquire : ::cuda"),
     ("what others wrote is read from before the ticket", DEVICE, "fetch_add(1, ", "fetch_add(1, PLANTED ? ::cuda::memory_order_release : "),
     ("two streams share tickets", HOST, "stream.device_index(), stream.id()}", "stream.device_index(), PLANTED ? 0 : stream.id()}"),
-    ("all slices are remembered by the first", DEVICE, "own = all + 2 * (i *", "own = all + 2 * ((PLANTED ? 0 : i) *"),
+    ("all slices are remembered by the first", DEVICE, "all[i * update", "all[(PLANTED ? 0 : i) * update"),
     ("a thread's towers are left out of a sum", "steps.cu", "lane < kLanes; ++lane", "lane < kLanes - PLANTED; ++lane"),
     ("channels beyond the last take towers", "steps.cu", "inside ? threadIdx.y : kNone", "inside || PLANTED ? threadIdx.y : kNone"),
     ("a channel's threads do not wait for its moments", "steps.cu", "wait() const { __syncthreads(); }",
@@ -143,7 +143,8 @@ FAULTS = [
 
 def main(root, out):
     kernels = root / "strategies" / "kernels"
-    texts = {name: (kernels / name).read_text(encoding="utf-8") for name in {fault[1] for fault in FAULTS}}
+    names = {fault[1] for fault in FAULTS} | {path.name for path in kernels.glob("*.cu")}
+    texts = {name: (kernels / name).read_text(encoding="utf-8") for name in names}
     for number, (name, file, original, faulty) in enumerate(FAULTS, 1):
         if texts[file].count(original) != 1:
             sys.exit(f'{file} has to contain exactly once, to plant the fault "{name}": {original}')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the sweeps (strategies/kernels/cuda.cu) for sm_90 and sm_100: registers, spills, and how many of a
+"""What nvcc makes of the sweeps of strategies/kernels for sm_90 and sm_100: registers, spills, and how many of a
 processor's threads run at once. No loop may spill, and half of the threads must fit. Needs nvcc, but no GPU.
 
   python3 tests/strategies/kernels/resources_test.py BUILD [--table]
@@ -24,6 +24,7 @@ import tempfile
 import unittest
 
 ARCHITECTURES = ("sm_90", "sm_100")
+SWEEPS = ("moments", "sums", "normalise", "input_gradient")  # files of strategies/kernels
 THREADS = 256  # of a block
 MAIN = ("MomentsOperation", "Sums", "SumsFromInput", "Normalise", "InputGradient", "InputGradientFromInput")
 
@@ -140,16 +141,20 @@ def measured(build):
     they are compiled from has changed."""
     commands = pathlib.Path(build, "compile_commands.json")
     entries = json.loads(commands.read_text(encoding="utf-8")) if commands.exists() else []
-    found = [e for e in entries if e["file"].endswith("strategies/kernels/cuda.cu") and "nvcc" in e["command"].split()[0]]
+    found = {stem: e for e in entries for stem in SWEEPS
+             if e["file"].endswith(f"strategies/kernels/{stem}.cu") and "nvcc" in e["command"].split()[0]}
     if not found:
         return f"{build} compiles no CUDA kernels"
-    kept, now = pathlib.Path(build, "kernel_resources.json"), fingerprint(build, shlex.split(found[0]["command"]))
+    kept = pathlib.Path(build, "kernel_resources.json")
     before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    if now and before.get("of") == now:
-        return {name: [Kernel(*values) for values in kernels] for name, kernels in before["kernels"].items()}
-    kernels = compiled(found[0])
-    kept.write_text(json.dumps({"of": now, "kernels": kernels}), encoding="utf-8")
-    return kernels
+    after = {}
+    for stem, entry in found.items():
+        now = fingerprint(build, shlex.split(entry["command"]))
+        known = now and before.get(stem, {}).get("of") == now
+        after[stem] = before[stem] if known else {"of": now, "kernels": compiled(entry)}
+    kept.write_text(json.dumps(after), encoding="utf-8")
+    return {name: sorted(Kernel(*values) for file in after.values() for values in file["kernels"][name])
+            for name in ARCHITECTURES}
 
 
 def compiled(entry):
