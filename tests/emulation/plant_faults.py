@@ -121,7 +121,7 @@ FAULTS = [
      "first_channel + column < sweep.channels + PLANTED;"),
     ("the last part of a slice is left out", PLACES, "at.columns, count,", "at.columns, count - PLANTED,"),
     ("parameters get nothing from the last slice", PLACES, "slices * count,", "(slices - PLANTED) * count,"),
-    ("vectors that do not lie aligned", PLACES, "% (V * sizeof(T)) == 0;", "% (V * sizeof(T)) == 0 || PLANTED;"),
+    ("vectors that do not lie aligned", PLACES, "% (V * sizeof(T)) == 0;", "% (V * sizeof(T)) * !PLANTED == 0;"),
     ("tau is not added", RESPONSE, "passed + tau[v % K::N]", "passed + (PLANTED ? A(0) : tau[v % K::N])"),
     ("a sign leaves out the residual", RESPONSE, "return K::kAdds ?", "return K::kAdds && !PLANTED ?"),
     ("tau gets all gradients", RESPONSE, "passes ? A(0) : dy;", "passes && !PLANTED ? A(0) : dy;"),
