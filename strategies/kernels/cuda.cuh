@@ -93,10 +93,10 @@ struct ReluMask<T, kRows, V, true> {
 
 // How many places a thread loads at once: what its registers hold beside the constants of its channels.
 template <class T, int V>
-constexpr int kPlaces = V == 1               ? 8
-                        : sizeof(T) * V < 16 ? 4
-                        : sizeof(T) == 4     ? 2
-                                             : 1;
+constexpr int kPlaces = V == 1 && sizeof(T) < 8 ? 8
+                        : sizeof(T) * V < 16    ? 4
+                        : sizeof(T) == 4        ? 2
+                                                : 1;
 
 template <class T, bool kRows, int V>
 struct Normalise {
@@ -128,7 +128,7 @@ struct AnyInputGradient {
   struct Loaded {
     Pack<T, V> x, g;
   };
-  static constexpr int kBatch = kRows && kFromInput && kPlaces<T, V> == 4 ? 3 : kPlaces<T, V>;
+  static constexpr int kBatch = kRows ? (kPlaces<T, V> + 2) / 2 : kPlaces<T, V>;  // for more constants
   PerChannel<A, kRows, V> mean, a, b, c;
   ReluMask<T, kRows, V, kFromInput> masked;
   __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
@@ -313,7 +313,7 @@ struct MomentsOperation {
   static __device__ void write_total(double* out, int64_t slice, int64_t channel, int64_t channels,
                                      const Total& total) {
     double* row = out + slice * (1 + 2 * channels);
-    row[0] = total.count;  // the same for every channel: each tile of them finds its own
+    if (channel == 0) row[0] = total.count;
     row[1 + channel] = total.first;
     row[1 + channels + channel] = total.second;
   }
@@ -365,7 +365,7 @@ struct AnySums {
   using Part = SumsPart<A>;
   using Merge = SumsMerge;
   static constexpr int N = kRows ? V : 1;
-  static constexpr int kBatch = V == 1 ? 8 : sizeof(T) * V == 8 ? 4 : 2;
+  static constexpr int kBatch = V == 1 && sizeof(T) < 8 ? 8 : sizeof(T) * V > 8 ? 2 : kFromInput ? 4 : 3;
   PerChannel<A, kRows, V> mean;
   ReluMask<T, kRows, V, kFromInput> masked;
   A sum_g[V] = {}, sum_gx[V] = {};
