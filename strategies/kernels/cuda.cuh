@@ -1,12 +1,10 @@
 // The CUDA half of the sweeps, on the device. Two kernels stand behind every sweep: `apply` writes one number
-// per element, and `reduce` sums over a slice. What they do with V neighbouring elements is an operation, a
+// per element, and `reduce` (reduce.cuh) sums over a slice. What they do with V neighbouring elements is an operation, a
 // struct that is made once per thread with the values of the thread's channels and called at every place that
 // the walk visits.
 #pragma once
 
 #include <cuda_runtime.h>
-
-#include <cuda/atomic>
 
 #include <cmath>
 #include <cstdint>
@@ -93,10 +91,10 @@ struct ReluMask<T, kRows, V, true> {
 
 // How many places a thread loads at once: what its registers hold beside the constants of its channels.
 template <class T, int V>
-constexpr int kPlaces = V == 1               ? 8
-                        : sizeof(T) * V < 16 ? 4
-                        : sizeof(T) == 4     ? 2
-                                             : 1;
+constexpr int kPlaces = V == 1 && sizeof(T) < 8 ? 8
+                        : sizeof(T) * V < 16    ? 4
+                        : sizeof(T) == 4        ? 2
+                                                : 1;
 
 template <class T, bool kRows, int V>
 struct Normalise {
@@ -128,7 +126,7 @@ struct AnyInputGradient {
   struct Loaded {
     Pack<T, V> x, g;
   };
-  static constexpr int kBatch = kRows && kFromInput && kPlaces<T, V> == 4 ? 3 : kPlaces<T, V>;
+  static constexpr int kBatch = kRows ? (kPlaces<T, V> + 2) / 2 : kPlaces<T, V>;  // for more constants
   PerChannel<A, kRows, V> mean, a, b, c;
   ReluMask<T, kRows, V, kFromInput> masked;
   __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
@@ -313,7 +311,7 @@ struct MomentsOperation {
   static __device__ void write_total(double* out, int64_t slice, int64_t channel, int64_t channels,
                                      const Total& total) {
     double* row = out + slice * (1 + 2 * channels);
-    row[0] = total.count;  // the same for every channel: each tile of them finds its own
+    if (channel == 0) row[0] = total.count;
     row[1 + channel] = total.first;
     row[1 + channels + channel] = total.second;
   }
@@ -365,7 +363,7 @@ struct AnySums {
   using Part = SumsPart<A>;
   using Merge = SumsMerge;
   static constexpr int N = kRows ? V : 1;
-  static constexpr int kBatch = V == 1 ? 8 : sizeof(T) * V == 8 ? 4 : 2;
+  static constexpr int kBatch = V == 1 && sizeof(T) < 8 ? 8 : sizeof(T) * V > 8 ? 2 : kFromInput ? 4 : 3;
   PerChannel<A, kRows, V> mean;
   ReluMask<T, kRows, V, kFromInput> masked;
   A sum_g[V] = {}, sum_gx[V] = {};
@@ -405,151 +403,18 @@ using Sums = AnySums<T, kRows, V, false>;
 template <class T, bool kRows, int V>
 using SumsFromInput = AnySums<T, kRows, V, true>;
 
-// The kernels. Every block of `reduce` writes a partial result, and the block that ends last of those that
-// share a tile of channels merges them. All orders are fixed, so that results do not depend on which that is.
-
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
   const Place place = place_of<kRows, V>(cut);
   const Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], int count) {
+  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], auto count) {
     typename Op::Loaded loaded[Op::kBatch] = {};
     for (int k = 0; k < Op::kBatch; ++k)
       if (k < count) loaded[k] = Op::take(in, at[k]);
     for (int k = 0; k < Op::kBatch; ++k)
       if (k < count) store(in.out + at[k], op(in, loaded[k]));
   });
-}
-
-// What the lane that stands `distance` further has, of which bit by bit (xor) is counted.
-template <class Number, class Values>
-__device__ Values of_lane(const Values& own, int distance) {
-  constexpr int kNumbers = sizeof(Values) / sizeof(Number);
-  Number numbers[kNumbers];
-  memcpy(numbers, &own, sizeof own);
-  for (int k = 0; k < kNumbers; ++k) numbers[k] = __shfl_xor_sync(~0u, numbers[k], distance);
-  Values other;
-  memcpy(&other, numbers, sizeof other);
-  return other;
-}
-
-// In one load of 16 bytes, or of 8.
-template <class Part>
-__device__ Part read(const Part* p) {
-  using Bits = Piece<sizeof(Part) < 16 ? 8 : 16>;
-  Bits bits[sizeof(Part) / sizeof(Bits)];
-  for (size_t k = 0; k < sizeof(Part) / sizeof(Bits); ++k) bits[k] = reinterpret_cast<const Bits*>(p)[k];
-  Part part;
-  memcpy(&part, bits, sizeof part);
-  return part;
-}
-
-// True in the one block that calls this last of `blocks` blocks with the same ticket, which is 0 before and
-// after. It then sees what the others wrote.
-__device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
-  __shared__ bool last;
-  __syncthreads();
-  if (thread_in_block() == 0) {
-    const ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device> taken(*ticket);
-    last = taken.fetch_add(1, ::cuda::memory_order_acq_rel) == blocks - 1;
-    if (last) *ticket = 0;
-  }
-  __syncthreads();
-  return last;
-}
-
-// The total of a channel's n elements in gridDim.y parts, `stride` apart, by a team of `team` neighbouring
-// lanes of which each takes some. `parts` points to the first, or is null in a team without a channel.
-template <class Op>
-__device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, unsigned lane, unsigned team,
-                             int64_t n) {
-  constexpr unsigned kAtOnce = sizeof(typename Op::Part) > 16 ? 4 : 8;
-  typename Op::Merge merged;
-  double base = 0.0;
-  for (unsigned first = 0; first < gridDim.y; first += kAtOnce * team) {
-    typename Op::Part loaded[kAtOnce] = {};
-    for (unsigned k = 0; k < kAtOnce; ++k) {
-      const unsigned p = first + k * team + lane;
-      if (parts != nullptr && p < gridDim.y) loaded[k] = read(parts + p * stride);
-    }
-    if (first == 0) base = __shfl_sync(~0u, Op::base(loaded[0]), thread_in_block() % 32 - lane);
-    merged.add(loaded, base);
-  }
-  for (unsigned d = 1; d < team; d *= 2) merged.merge(of_lane<double>(merged, d));
-  return merged.total(n, base);
-}
-
-// What the launches of one reduction have in common.
-template <class Op>
-struct Totals {
-  typename Op::Part* parts;           // [slices, gridDim.y, channels]; not there where a slice has one part
-  typename Op::Epilogue::Kept* kept;  // [slices, channels]
-  unsigned* tickets;  // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
-  unsigned slices;
-  int team;  // the logarithm of how many threads share a channel after the walk
-  typename Op::Result* out;
-  typename Op::Epilogue epilogue;
-};
-
-template <class Op, class T, bool kRows, int V>
-__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, const Totals<Op> to) {
-  using A = Compute<T>;
-  const Place place = place_of<kRows, V>(cut);
-  Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], int count) {
-    typename Op::Loaded loaded[Op::kBatch] = {};
-    for (int k = 0; k < Op::kBatch; ++k)
-      if (k < count) loaded[k] = Op::take(in, at[k]);
-    op.begin(loaded[0]);
-    for (int k = 0; k < Op::kBatch; ++k) op.use(loaded[k], k < count);
-  });
-
-  // The lanes of a warp that share channels merge their sums, then the warps of the block. The first of them
-  // has elements where any has.
-  auto sums = op.sums();
-  const int t = thread_in_block(), width = kRows ? static_cast<int>(blockDim.x) : 1;
-  for (int d = width; d < 32; d *= 2) sums.merge(of_lane<A>(sums, d));
-  using One = decltype(sums.of(0));
-  constexpr int kWarps = kThreads / 32;
-  __shared__ One of_warps[kRows ? kWarps * kMaxTile : kWarps];
-  const int tile = kRows ? width * V : static_cast<int>(blockDim.y);  // channels
-  if (t % 32 < width)
-    for (int k = 0; k < Op::N; ++k) of_warps[kRows ? t / 32 * tile + t % 32 * V + k : t / 32] = sums.of(k);
-  __syncthreads();
-  const int team = 1 << to.team, c = t >> to.team, lane = t & (team - 1);
-  const int warps = kRows ? kWarps : static_cast<int>(blockDim.x) / 32;
-  One all{};
-  if (c < tile && lane < warps) {
-    const auto of_warp = [&](int warp) { return of_warps[kRows ? warp * tile + c : c * warps + warp]; };
-    all = of_warp(lane);
-    for (int warp = lane + team; warp < warps; warp += team) all.merge(of_warp(warp));
-  }
-  for (int d = 1; d < team && d < warps; d *= 2) all.merge(of_lane<A>(all, d));
-
-  // The total of the slice.
-  const int64_t channels = cut.channels, channel = static_cast<int64_t>(blockIdx.x) * tile + c;
-  const bool inside = c < tile && channel < channels, writes = inside && lane == 0;
-  const typename Op::Part part = Op::part(all);
-  if (gridDim.y > 1 && writes) to.parts[(place.slice * gridDim.y + blockIdx.y) * channels + channel] = part;
-  typename Op::Epilogue::Kept kept{};
-#pragma unroll 1
-  for (int round = 0; round < 2; ++round) {  // with all parts of the slice, then with all slices
-    const int64_t row = round == 0 ? place.slice : to.slices;
-    const unsigned blocks = round == 0 ? gridDim.y : to.slices;
-    if (blocks > 1 && !is_last_block(to.tickets + row * gridDim.x + blockIdx.x, blocks)) return;
-    if (round == 1) break;
-    const int64_t n = (cut.offset[blockIdx.z + 1] - cut.offset[blockIdx.z]) * cut.plane;
-    const typename Op::Part* parts = to.parts + place.slice * gridDim.y * channels + channel;
-    const Total total = gridDim.y == 1 ? Op::total(part, n)
-                                       : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
-    if (writes) Op::write_total(to.out, place.slice, channel, channels, total);
-    if (!to.epilogue.given) return;
-    if (writes) kept = to.epilogue.of_slice(place.slice, channel, total, to.kept + place.slice * channels);
-    if (!to.epilogue.has_end()) return;
-  }
-  if (writes) to.epilogue.at_end(channel, kept, to.kept);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using bnlab::launch;
 
 constexpr int kBlockThreads = 256;         // of the sweeps
 constexpr int kMaxSlices = 256;            // of theirs in one launch
-constexpr int64_t kMinimumTickets = 4096;  // allocated at once (cuda.cu); few launches need more
+constexpr int64_t kMinimumTickets = 4096;  // allocated at once (sweep.cu); few launches need more
 constexpr int64_t kSmallBytes = 16 << 20;  // below, a sum takes no longer than to merge its parts
 
 // Whether the current stream records a graph.

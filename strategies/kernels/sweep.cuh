@@ -1,4 +1,4 @@
-// The CUDA half of the sweeps, on the host: how finely the kernels of cuda.cuh are cut, and how they are
+// The CUDA half of the sweeps, on the host: how finely the kernels are cut, and how they are
 // launched. Everything runs on the current stream; nothing is copied from or to the host.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "strategies/kernels/backend.hpp"
-#include "strategies/kernels/cuda.cuh"
 #include "strategies/kernels/launch.cuh"
+#include "strategies/kernels/reduce.cuh"
 
 namespace bnlab::kernels::cuda {
 

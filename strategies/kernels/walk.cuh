@@ -114,18 +114,21 @@ struct Steps {
   }
 };
 
-// Calls f(at, count) with kBatch places at a time, of which the first `count` are there.
+// Calls f(at, count) with kBatch places at a time, of which the first `count` are there: an integral_constant
+// where all are, so that no place of such a batch is asked for again.
 template <bool kRows, int V, int kBatch, class F>
 __device__ void walk(const Cut& cut, const Place& place, F f) {
   Steps<kRows, V> steps(cut, place);
   while (steps.at < steps.end) {
     int64_t at[kBatch];
-    int count = 0;
-    for (int k = 0; k < kBatch; ++k, steps.next()) {
-      at[k] = steps.at;
-      count += steps.at < steps.end;
+    for (int k = 0; k < kBatch; ++k, steps.next()) at[k] = steps.at;
+    if (at[kBatch - 1] < steps.end) {
+      f(at, std::integral_constant<int, kBatch>());
+    } else {
+      int count = 0;
+      for (int k = 0; k < kBatch; ++k) count += at[k] < steps.end;
+      f(at, count);
     }
-    f(at, count);
   }
 }
 

@@ -28,6 +28,11 @@ std::string any_mismatch(size_t share) {
   if (const std::string text = mismatch_of_far_rows(); !text.empty()) return text;
   if (const std::string text = mismatch_of_streams(); !text.empty()) return text;
   const std::vector<Problem> all = problems();
+  for (const Problem& problem : all) {  // it asks for more tickets than any before
+    if (problem.offsets.size() != 301) continue;
+    if (const std::string text = mismatch_of_local_coefficients(problem); !text.empty()) return text;
+    break;
+  }
   for (size_t i = 0; i < all.size(); i += share) {
     const Problem& problem = all[all.size() - 1 - i * 37 % all.size()];
     if (const std::string text = mismatch(problem); !text.empty()) return problem.name() + ": " + text;

@@ -192,14 +192,48 @@ std::string mismatch_of_long_sums() {
 }
 
 std::string mismatch_of_streams() {
-  const Tensor x({6, 5}, at::kFloat);
+  const Tensor x({600, 5}, at::kFloat);  // in parts, which take tickets
   x.zero_();
   for (const int64_t stream : {1, 2, 1}) {
     emulation::set_stream(stream);
-    moments(x, {0, 2, 6});
+    moments(x, {0, 200, 600});
   }
   emulation::set_stream(0);
   return "";  // the emulated GPU refuses
+}
+
+// Far from zero, beside a first value that is far, and of a constant. Of the slices all but the last are
+// empty: where there are many, a thread has several batches.
+void moments_of_long_columns(int64_t slices, Comparison& comparison) {
+  constexpr int64_t kRows = 1 << 14, kChannels = 4;
+  std::mt19937 random(7);
+  const Tensor x = filled(Tensor({kRows, kChannels}, at::kFloat), random, 0, 1);
+  std::vector<double> values = x.values();
+  for (size_t i = 0; i < values.size(); i += kChannels) {
+    values[i] += 1e4;
+    values[i + 2] = 1.0 / 3;
+  }
+  values[1] = 1e6;
+  values[3] = INFINITY;
+  x.set_values(values);
+  values = x.values();
+  Offsets offsets(static_cast<size_t>(slices + 1), 0);
+  offsets.back() = kRows;
+  const Tensor rows = moments(x, offsets);
+  const std::vector<double> got = rows[slices - 1].values();
+  const double bounds[] = {1e-6, 2e-5, 0};
+  for (size_t c = 0; c < 3; ++c) {
+    double mean = 0, m2 = 0;
+    for (size_t i = c; i < values.size(); i += kChannels) mean += values[i] / kRows;
+    for (size_t i = c; i < values.size(); i += kChannels) m2 += (values[i] - mean) * (values[i] - mean);
+    if (c == 2) m2 = 0;
+    const double spread = std::sqrt(m2 / kRows), bound = bounds[c];
+    const auto channel = static_cast<int64_t>(c);
+    comparison.expect("mean of a long column", slices, channel, got[1 + c], mean,
+                      bound * spread + 1e-11 * mean);
+    comparison.expect("M2 of a long column", slices, channel, got[1 + kChannels + c], m2, bound * m2);
+  }
+  comparison.expect(!std::isfinite(got[1 + 3]) && !std::isfinite(got[1 + kChannels + 3]), "infinity is lost");
 }
 
 std::string mismatch_of_special_values() {
@@ -219,6 +253,7 @@ std::string mismatch_of_special_values() {
     tiny.set_values(values);
     comparison.expect(moments(tiny, {0, rows}).values()[2] >= 0, "a sum of squares is below zero");
   }
+  for (const int64_t slices : {1, 256}) moments_of_long_columns(slices, comparison);
   for (const char* layout : {"contiguous", "channels_last"}) {
     std::mt19937 random(7);
     const Tensor x = filled(empty_in(layout, {4, 8, 5, 4}, at::kFloat), random, 0, 1);
