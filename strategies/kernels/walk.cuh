@@ -119,17 +119,14 @@ struct Steps {
 template <bool kRows, int V, int kBatch, class F>
 __device__ void walk(const Cut& cut, const Place& place, F f) {
   Steps<kRows, V> steps(cut, place);
-  while (steps.at < steps.end) {
-    int64_t at[kBatch];
+  int64_t at[kBatch];
+  const auto take = [&] {
     for (int k = 0; k < kBatch; ++k, steps.next()) at[k] = steps.at;
-    if (at[kBatch - 1] < steps.end) {
-      f(at, std::integral_constant<int, kBatch>());
-    } else {
-      int count = 0;
-      for (int k = 0; k < kBatch; ++k) count += at[k] < steps.end;
-      f(at, count);
-    }
-  }
+  };
+  for (take(); at[kBatch - 1] < steps.end; take()) f(at, std::integral_constant<int, kBatch>());
+  int count = 0;
+  for (int k = 0; k < kBatch; ++k) count += at[k] < steps.end;
+  if (count > 0) f(at, count);
 }
 
 }  // namespace
