@@ -92,6 +92,14 @@ at::Tensor Communicator::all_gather(const at::Tensor& t, Purpose purpose) {
   return gathered;
 }
 
+const peers::Ranks* Communicator::all_gather_by_kernel(const at::Tensor& t, Purpose purpose) {
+  const peers::Ranks* ranks = nullptr;
+  if (size() > 1)
+    at_place({"all_gather", purpose, group_, ledger_, sent_bytes(t)}, [&] { ranks = ranks_for_kernels(); });
+  if (ranks != nullptr) book("all_gather", t, purpose);
+  return ranks;
+}
+
 void Communicator::all_reduce(at::Tensor& t, Purpose purpose) {
   book("all_reduce", t, purpose);
   if (size() > 1)

@@ -15,6 +15,10 @@
 
 namespace bnlab {
 
+namespace peers {
+struct Ranks;
+}
+
 enum class Purpose { statistics, gradients, shuffle, loss, evaluation, control };
 constexpr std::array<const char*, 6> kPurposeNames{"statistics", "gradients",  "shuffle",
                                                    "loss",       "evaluation", "control"};
@@ -84,6 +88,8 @@ class Communicator {
 
   // [size, ...shape of t], in rank order.
   at::Tensor all_gather(const at::Tensor& t, Purpose purpose);
+  // Where a kernel can make this all_gather itself (peers.hpp): the ranks, and the call is booked. Else null.
+  const peers::Ranks* all_gather_by_kernel(const at::Tensor& t, Purpose purpose);
   void all_reduce(at::Tensor& t, Purpose purpose);  // sum, in place
   std::unique_ptr<Pending> all_reduce_async(at::Tensor& t, Purpose purpose);
   void broadcast(at::Tensor& t, int root, Purpose purpose);  // in place
@@ -109,6 +115,7 @@ class Communicator {
   virtual void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
                              const std::vector<int64_t>& receive, at::Tensor& received) = 0;
   virtual void do_barrier() = 0;
+  virtual const peers::Ranks* ranks_for_kernels() { return nullptr; }
 
   void book(const char* op, const at::Tensor& t, Purpose purpose);
 

@@ -200,6 +200,8 @@ class PeerCommunicator : public Communicator {
     ready();
   }
 
+  const peers::Ranks* ranks_for_kernels() override { return &ready(); }
+
   static constexpr int kAll = -1;
 
   // Every rank's tensor, on `root` or on all.

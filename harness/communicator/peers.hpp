@@ -17,7 +17,7 @@
 namespace bnlab::peers {
 
 constexpr int kMostRanks = 16;
-constexpr int kLanes = 8;
+constexpr int kLanes = 16;
 constexpr int64_t kSlotBytes = 64 << 10;
 constexpr int64_t kHeaderBytes = 4096;  // flags, then the epochs of the lanes
 
@@ -43,6 +43,23 @@ struct Call {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
   std::array<Share, kMostRanks> sent{}, received{};
+};
+
+// Rows that another kernel gathers before it goes on with them: each block, of kChannelsOfBlock threads, those
+// columns that belong to its channels, as a lane of its own.
+constexpr int64_t kChannelsOfBlock = 128;
+struct Gather {
+  Ranks ranks;
+  const void* from = nullptr;  // [rows, head + parts * channels] of this rank
+  void* to = nullptr;          // [ranks, rows, head + parts * channels]
+  int64_t rows = 0, head = 0, parts = 0, channels = 0;
+
+  int64_t columns() const { return head + parts * channels; }
+  // Whether the lanes and their slots have room. The same on all ranks.
+  bool fits(int64_t value_bytes) const {
+    return channels <= kLanes * kChannelsOfBlock &&
+           rows * (head + parts * kChannelsOfBlock) * value_bytes <= kSlotBytes;
+  }
 };
 
 // On the current stream. A limit that has passed ends the kernel by a trap: every later call of CUDA in this

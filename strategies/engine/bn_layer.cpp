@@ -80,7 +80,8 @@ class BatchPass : public NormPass {
                           .merge = rules_->merge,
                           .precision = precision_,
                           .communicator = context.statistics,
-                          .host = context.host});
+                          .host = context.host,
+                          .gathered_later = !rules_->equal_weights});
     }
   }
 

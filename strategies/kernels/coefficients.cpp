@@ -128,10 +128,41 @@ ForwardStep forward_step(const Tensor& rows, int64_t sets, Grouping grouping, co
   };
 }
 
-BackwardCoefficients run(const BackwardStep& step) {
+peers::Gather gather_of(const Tensor& local) {
+  peers::Gather gather;
+  gather.rows = local.size(0);
+  gather.head = local.dim() == 2 ? 1 : 0;  // of moments
+  gather.parts = 2;
+  gather.channels = (local.numel() / std::max<int64_t>(gather.rows, 1) - gather.head) / 2;
+  return gather;
+}
+
+// Rows of values T, which `pooled` may still have to gather, and then `body` for each of their channels.
+template <class T, class Body>
+void each_channel(const PooledRows& pooled, const Body& body, int64_t channels) {
+#ifdef BNLAB_WITH_CUDA
+  if (pooled.ranks != nullptr) {
+    const OneKernel counted;
+    peers::Gather gather = gather_of(pooled.unmet);
+    gather.ranks = *pooled.ranks;
+    gather.from = read<T>(pooled.unmet);
+    gather.to = written<T>(pooled.rows);
+    cuda::each_item_of<T>(gather, body, pooled.rows.device());
+    return;
+  }
+#endif
+  each_item(body, channels, pooled.rows);
+}
+
+BackwardCoefficients run(const BackwardStep& step, const PooledRows* pooled = nullptr) {
   const Tensor& sums = step.local_sums;
-  in_precision(sums.scalar_type(),
-               [&](auto zero) { each_item(step.on_pointers<decltype(zero)>(), sums.size(2), sums); });
+  in_precision(sums.scalar_type(), [&](auto zero) {
+    const auto body = step.on_pointers<decltype(zero)>();
+    if (pooled != nullptr)
+      each_channel<decltype(zero)>(*pooled, body, sums.size(2));
+    else
+      each_item(body, sums.size(2), sums);
+  });
   return step.out;
 }
 
@@ -296,6 +327,10 @@ void update_running(const RunningUpdate& update, const Tensor& rows) {
   });
 }
 
+bool can_gather(const Tensor& local, int64_t group) {
+  return group < kManyRows && gather_of(local).fits(static_cast<int64_t>(local.itemsize()));
+}
+
 Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOptions& options,
                             at::ScalarType statistics, const std::optional<RunningUpdate>& update) {
   const PooledLayout layout = moments.layout;
@@ -321,7 +356,7 @@ Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOp
       };
     body.forward = step.on_pointers<T>();
     if (update) body.update = on_pointers<T>(*update, rows);
-    each_item(body, rows_of(rows).channels, rows);
+    each_channel<double>(moments, body, rows_of(rows).channels);
   });
   return step.out;
 }
@@ -332,7 +367,8 @@ BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& 
   TORCH_INTERNAL_ASSERT(sums.layout == PooledLayout::towers || sums.layout == PooledLayout::groups);
   const bool of_towers = sums.layout == PooledLayout::towers;
   const bool adds_up_itself = of_towers && sums.rows.is_cuda();  // in the same launch
-  return run({
+  return run(
+      {
       .forward = forward,
       .local_sums = local_sums,
       .group_sums = of_towers && !adds_up_itself ? merge_sums(sums.rows, sums.group) : sums.rows,
@@ -341,7 +377,7 @@ BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& 
       .mean_only = mean_only,
       .weight = weight,
       .out = empty_backward_coefficients(forward, local_sums),
-  });
+  }, &sums);
 }
 
 LocalForward local_forward(const Tensor& x, const Offsets& offsets, const NormOptions& options,

@@ -7,15 +7,22 @@
 
 #include <cstdint>
 
+#include "harness/communicator/peers.hpp"
 #include "harness/support/kernel_count.hpp"
 #include "strategies/kernels/channel.hpp"
 
 namespace bnlab::kernels {
 
+// From here on an item that goes over so many rows has several threads on CUDA.
+constexpr int64_t kManyRows = 16;
+
 #ifdef BNLAB_WITH_CUDA
 namespace cuda {
 template <class Body>
 void each_item(const Body& body, int64_t items, at::Device device);  // steps.cu
+// The same behind a gather of rows of values T, item by item a channel of theirs.
+template <class T, class Body>
+void each_item_of(const peers::Gather& gather, const Body& body, at::Device device);
 }
 #endif
 

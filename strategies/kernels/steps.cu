@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "harness/communicator/peers.cuh"
 #include "strategies/kernels/launch.cuh"
 #include "strategies/kernels/moving_average.hpp"
 #include "strategies/kernels/sample_channel.hpp"
@@ -12,14 +13,50 @@
 namespace bnlab::kernels::cuda {
 namespace {
 
-constexpr int64_t kThreads = 128;
-constexpr int64_t kManyRows = 16;        // from here on an item has kLanes threads
+constexpr int64_t kThreads = peers::kChannelsOfBlock;
 constexpr int kLanes = 16, kItems = 16;  // of a block: threads of an item, neighbouring items
 
 template <class Body>
 __global__ void every_item(Body body, int64_t items) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < items) body(i);
+}
+
+// This block's columns, from all ranks.
+template <class T>
+__device__ void gather_columns(const peers::Gather& gather) {
+  const int64_t first = blockIdx.x * kThreads, columns = gather.columns();
+  const int64_t left = gather.channels - first, width = left < kThreads ? left : kThreads;
+  const int64_t of_row = gather.head + gather.parts * width, all = gather.rows * of_row;
+  const T* const own = static_cast<const T*>(gather.from);
+  const auto place = [&](int64_t i) {
+    const int64_t row = i / of_row, k = i % of_row - gather.head;
+    return row * columns + (k < 0 ? i % of_row : gather.head + k / width * gather.channels + first + k % width);
+  };
+  peers::in_epochs(
+      gather.ranks,
+      [&](int64_t, unsigned half) {
+        for (int64_t i = threadIdx.x; i < all; i += kThreads)
+          for (int r = 0; r < gather.ranks.size; ++r)
+            if (r != gather.ranks.rank)
+              reinterpret_cast<T*>(peers::slot_of(gather.ranks, r, half, gather.ranks.rank))[i] = own[place(i)];
+        return false;
+      },
+      [&](int64_t, unsigned half) {
+        for (int r = 0; r < gather.ranks.size; ++r) {
+          T* const to = static_cast<T*>(gather.to) + r * gather.rows * columns;
+          const T* const from = reinterpret_cast<const T*>(peers::slot_of(gather.ranks, gather.ranks.rank, half, r));
+          for (int64_t i = threadIdx.x; i < all; i += kThreads)
+            to[place(i)] = r == gather.ranks.rank ? own[place(i)] : from[i];
+        }
+      });
+}
+
+template <class T, class Body>
+__global__ void every_item_of(const __grid_constant__ peers::Gather gather, Body body) {
+  gather_columns<T>(gather);
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < gather.channels) body(i);
 }
 
 // The threads (channel.hpp) that share an item of a block. Those beyond the last item take no row.
@@ -112,6 +149,18 @@ void each_item(const Body& body, int64_t items, at::Device device) {
   const auto blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
   launch(every_item<Body>, dim3(blocks), dim3(kThreads), body, items);
 }
+
+template <class T, class Body>
+void each_item_of(const peers::Gather& gather, const Body& body, at::Device device) {
+  const c10::cuda::CUDAGuard guard(device);
+  const auto blocks = static_cast<unsigned>((gather.channels + kThreads - 1) / kThreads);
+  launch(every_item_of<T, Body>, dim3(blocks), dim3(kThreads), gather, body);
+}
+
+template void each_item_of<double>(const peers::Gather&, const channel::PooledForward<float>&, at::Device);
+template void each_item_of<double>(const peers::Gather&, const channel::PooledForward<double>&, at::Device);
+template void each_item_of<float>(const peers::Gather&, const channel::Backward<float>&, at::Device);
+template void each_item_of<double>(const peers::Gather&, const channel::Backward<double>&, at::Device);
 
 template void each_item(const channel::MergeMoments<float>&, int64_t, at::Device);
 template void each_item(const channel::MergeMoments<double>&, int64_t, at::Device);
