@@ -34,7 +34,7 @@ class Fingerprint(unittest.TestCase):
         "strategies/sync.cpp": SYNC,
         "strategies/reference/sync.cpp": "double formula = 1;\n",
         "strategies/ghost.cpp": component("ghost", "int slice = 2;"),
-        "strategies/kernels/cuda.cu": "int threads = 256;\n",
+        "strategies/kernels/sweep.cu": "int threads = 256;\n",
         "harness/towers.hpp": '#pragma once\nconst char* kName = "tower // of \\"one\\"";\n',
         "harness/training/trainer.cpp": "int step = 0x1F;\n",
         "harness/launch/launch.cpp": "int jobs = 1;\n",
@@ -111,7 +111,7 @@ class Fingerprint(unittest.TestCase):
         self.assertEqual(self.changed({"harness/models/ghost.cpp": model}), {"ghost"})
 
     def test_kernels_for_gpus_count_on_gpus(self):
-        self.assertEqual(self.changed({"strategies/kernels/cuda.cu": "int threads = 128;\n"}), {"cuda"})
+        self.assertEqual(self.changed({"strategies/kernels/sweep.cu": "int threads = 128;\n"}), {"cuda"})
         self.assertEqual(self.changed({"harness/training/cuda_graphs.cpp": "int graphs = 2;\n"}), {"cuda"})
 
     def test_everything_else_counts_for_all(self):

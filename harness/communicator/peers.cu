@@ -49,7 +49,8 @@ __device__ void in_pieces(const Ranks& ranks, const Call& call, const Receive& r
           const Share& share = call.sent[r];
           more = more || share.bytes > offset + stride;
           if (r != ranks.rank)
-            copy(slot_of(ranks, r, half, ranks.rank), call.from + share.begin + offset, piece_of(share, offset));
+            copy(slot_of(ranks, r, half, ranks.rank), call.from + share.begin + offset,
+                 piece_of(share, offset));
         }
         return more;
       },

@@ -54,9 +54,9 @@ struct Gather {
   void* to = nullptr;          // [ranks, rows, head + parts * channels]
   int64_t rows = 0, head = 0, parts = 0, channels = 0;
 
-  int64_t columns() const { return head + parts * channels; }
+  constexpr int64_t columns() const { return head + parts * channels; }
   // Whether the lanes and their slots have room. The same on all ranks.
-  bool fits(int64_t value_bytes) const {
+  constexpr bool fits(int64_t value_bytes) const {
     return channels <= kLanes * kChannelsOfBlock &&
            rows * (head + parts * kChannelsOfBlock) * value_bytes <= kSlotBytes;
   }

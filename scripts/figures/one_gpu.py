@@ -3,8 +3,8 @@
 
   scripts/figures/one_gpu.py FILE [--out FOLDER] [--rows FOLDER]
 
-FILE: the page's times.json. --out draws one_gpu and kernels there. --rows prints the page's summary, and writes norms.csv, steps.csv and
-kernels.csv.
+FILE: the page's times.json, of an H100; beside it lies h200.json. --out draws one_gpu and kernels there. --rows prints the page's summary,
+and writes norms.csv, steps.csv and kernels.csv, and of the H200 exchange.csv and newer_kernels.csv.
 """
 
 import argparse
@@ -132,6 +132,32 @@ def kernel_rows(document):
                "us": f"{kernel.us:.0f}"}
 
 
+def exchange_rows(h200):
+    for row in h200["exchange"]:
+        yield {"collective": row["op"], "bytes": row["size_bytes"], "launched_us": row["launched_us"], "in_graph_us": row["in_graph_us"]}
+
+
+def newer_kernel_rows(h200):
+    for row in h200["kernels"]:
+        yield {"site": row["site"], "shape": "x".join(map(str, row["shape"])), "dtype": row["dtype"], "layout": row["layout"],
+               "megabytes": f"{row['megabytes']:.0f}", "kernel": row["kernel"], "before_us": row["before_us"], "after_us": row["after_us"]}
+
+
+def h200_summary(h200):
+    apart = max(run["largest_difference"] for run in h200["two_ranks"])
+    small = [row["in_graph_us"] for row in h200["exchange"] if row["op"] == "all_gather" and row["size_bytes"] <= 1 << 14]
+
+    def sooner(chosen):
+        times = [row["before_us"] / row["after_us"] for row in h200["kernels"]
+                 if row["kernel"] in ("moments", "backward_sums") and row["megabytes"] < 30 and chosen(row)]
+        return f"{min(times):.1f} to {max(times):.1f} times as fast"
+    deep = sooner(lambda row: row["layout"] == "contiguous" and row["site"].endswith("stage 4"))
+    return (f"| two ranks on one H200, over peers: losses and gradients against the CPU's | {apart:.0e} |\n"
+            f"| an exchange of theirs of up to 16 KB, in a graph | {min(small):.1f} to {max(small):.1f} us |\n"
+            f"| newer sums over up to 27 MB of channels_last, H200 | {sooner(lambda row: row['layout'] == 'channels_last')} |\n"
+            f"| the same over contiguous planes of 7x7 and 30x30 | {deep} |\n")
+
+
 def summary(document):
     norms = {style.base_name(norm.strategy): norm.relative for norm in norms_of(document)}
     steps = {(row["network"], row["program"]): float(row["step_ms"]) for row in step_rows(document)}
@@ -154,6 +180,7 @@ def summary(document):
 
 
 _ROWS = {"norms": norm_rows, "steps": step_rows, "kernels": kernel_rows}
+_H200_ROWS = {"exchange": exchange_rows, "newer_kernels": newer_kernel_rows}
 
 
 def main():
@@ -169,9 +196,11 @@ def main():
             save_page(drawing, Path(asked.out) / name)
             print(drawing.sentence)
     if asked.rows:
-        for name, rows in _ROWS.items():
-            write_csv(list(rows(document)), Path(asked.rows) / f"{name}.csv")
-        print(summary(document))
+        h200 = json.loads(Path(asked.file).with_name("h200.json").read_text(encoding="utf-8"))
+        for of, tables in ((document, _ROWS), (h200, _H200_ROWS)):
+            for name, rows in tables.items():
+                write_csv(list(rows(of)), Path(asked.rows) / f"{name}.csv")
+        print(summary(document) + h200_summary(h200))
 
 
 if __name__ == "__main__":

@@ -369,15 +369,16 @@ BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& 
   const bool adds_up_itself = of_towers && sums.rows.is_cuda();  // in the same launch
   return run(
       {
-      .forward = forward,
-      .local_sums = local_sums,
-      .group_sums = of_towers && !adds_up_itself ? merge_sums(sums.rows, sums.group) : sums.rows,
-      .summands = adds_up_itself ? sums.group : 1,
-      .grouping = grouping_of(sums),
-      .mean_only = mean_only,
-      .weight = weight,
-      .out = empty_backward_coefficients(forward, local_sums),
-  }, &sums);
+          .forward = forward,
+          .local_sums = local_sums,
+          .group_sums = of_towers && !adds_up_itself ? merge_sums(sums.rows, sums.group) : sums.rows,
+          .summands = adds_up_itself ? sums.group : 1,
+          .grouping = grouping_of(sums),
+          .mean_only = mean_only,
+          .weight = weight,
+          .out = empty_backward_coefficients(forward, local_sums),
+      },
+      &sums);
 }
 
 LocalForward local_forward(const Tensor& x, const Offsets& offsets, const NormOptions& options,

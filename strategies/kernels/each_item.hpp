@@ -23,7 +23,7 @@ void each_item(const Body& body, int64_t items, at::Device device);  // steps.cu
 // The same behind a gather of rows of values T, item by item a channel of theirs.
 template <class T, class Body>
 void each_item_of(const peers::Gather& gather, const Body& body, at::Device device);
-}
+}  // namespace cuda
 #endif
 
 template <class Body>

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "harness/communicator/peers.cuh"
+#include "strategies/kernels/each_item.hpp"
 #include "strategies/kernels/launch.cuh"
 #include "strategies/kernels/moving_average.hpp"
 #include "strategies/kernels/sample_channel.hpp"
@@ -31,7 +32,8 @@ __device__ void gather_columns(const peers::Gather& gather) {
   const T* const own = static_cast<const T*>(gather.from);
   const auto place = [&](int64_t i) {
     const int64_t row = i / of_row, k = i % of_row - gather.head;
-    return row * columns + (k < 0 ? i % of_row : gather.head + k / width * gather.channels + first + k % width);
+    return row * columns +
+           (k < 0 ? i % of_row : gather.head + k / width * gather.channels + first + k % width);
   };
   peers::in_epochs(
       gather.ranks,
@@ -39,13 +41,15 @@ __device__ void gather_columns(const peers::Gather& gather) {
         for (int64_t i = threadIdx.x; i < all; i += kThreads)
           for (int r = 0; r < gather.ranks.size; ++r)
             if (r != gather.ranks.rank)
-              reinterpret_cast<T*>(peers::slot_of(gather.ranks, r, half, gather.ranks.rank))[i] = own[place(i)];
+              reinterpret_cast<T*>(peers::slot_of(gather.ranks, r, half, gather.ranks.rank))[i] =
+                  own[place(i)];
         return false;
       },
       [&](int64_t, unsigned half) {
         for (int r = 0; r < gather.ranks.size; ++r) {
           T* const to = static_cast<T*>(gather.to) + r * gather.rows * columns;
-          const T* const from = reinterpret_cast<const T*>(peers::slot_of(gather.ranks, gather.ranks.rank, half, r));
+          const T* const from =
+              reinterpret_cast<const T*>(peers::slot_of(gather.ranks, gather.ranks.rank, half, r));
           for (int64_t i = threadIdx.x; i < all; i += kThreads)
             to[place(i)] = r == gather.ranks.rank ? own[place(i)] : from[i];
         }

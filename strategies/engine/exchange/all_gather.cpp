@@ -18,8 +18,7 @@ class AllGather : public Route {
  private:
   kernels::PooledRows gathered(const at::Tensor& local) const {
     if (pooled_.gathered_later && kernels::can_gather(local, pooled_.group)) {
-      if (const peers::Ranks* ranks =
-              pooled_.communicator.all_gather_by_kernel(local, Purpose::statistics)) {
+      if (const peers::Ranks* ranks = pooled_.communicator.all_gather_by_kernel(local, Purpose::statistics)) {
         std::vector<int64_t> shape = local.sizes().vec();
         shape[0] *= pooled_.communicator.size();
         kernels::PooledRows rows =

@@ -42,7 +42,8 @@ struct PooledTowers {
   at::ScalarType precision;  // of the statistics
   Communicator& communicator;
   Communicator& host;  // the same ranks; takes CPU tensors
-  bool gathered_later = false;  // whether the rows are read by nobody before pooled_forward or pooled_backward
+  bool gathered_later =
+      false;  // whether the rows are read by nobody before pooled_forward or pooled_backward
 
   int64_t groups() const { return towers.count() / group; }
 };
