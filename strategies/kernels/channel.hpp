@@ -219,9 +219,9 @@ struct Forward {
 
   BNLAB_BOTH void of_set(int64_t s, int64_t c, double count, double mean, double m2) const {
     const int64_t i = s * moments.channels + c;
-    const double n = at_least_one(count);
-    const double var = quotient(m2, at_least_one(n - ddof)) + eps;
-    out.count[i] = static_cast<T>(n);
+    const double var = quotient(m2, at_least_one(count - ddof)) + eps;
+    const T n = static_cast<T>(count);
+    out.count[i] = n < 1 ? T(1) : n;
     out.mean[i] = static_cast<T>(mean);
     out.invstd[i] = mean_only ? T(1) : static_cast<T>(quotient(1.0, root(var)));
     T factor = out.invstd[i], offset = bias == nullptr ? T(0) : bias[c];
@@ -330,7 +330,7 @@ struct Backward {
 
 // What a tower's statistic becomes by n new ones.
 template <class T>
-BNLAB_BOTH BNLAB_APART T remembered(T before, T decay, double sum, int n, double step_weight) {
+BNLAB_BOTH T remembered(T before, T decay, double sum, int n, double step_weight) {
   return before * decay + static_cast<T>(quotient(sum, static_cast<double>(n)) * step_weight);
 }
 

@@ -40,7 +40,7 @@ __device__ Part read(const Part* p) {
 
 // True in the one block that calls this last of `blocks` blocks with the same ticket, which is 0 before and
 // after. It then sees what the others wrote.
-__device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
+__device__ BNLAB_APART inline bool is_last_block(unsigned* ticket, unsigned blocks) {
   __shared__ bool last;
   __syncthreads();
   if (thread_in_block() == 0) {
@@ -57,7 +57,7 @@ __device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
 template <class Op>
 __device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, unsigned lane, unsigned team,
                              int64_t n) {
-  constexpr unsigned kAtOnce = sizeof(typename Op::Part) > 16 ? 4 : 8;
+  constexpr unsigned kAtOnce = sizeof(typename Op::Part) > 16 ? 2 : 8;
   typename Op::Merge merged;
   double base = 0.0;
   for (unsigned first = 0; first < gridDim.y; first += kAtOnce * team) {
@@ -126,22 +126,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const bool inside = c < tile && channel < channels, writes = inside && lane == 0;
   const typename Op::Part part = Op::part(all);
   if (gridDim.y > 1 && writes) to.parts[(place.slice * gridDim.y + blockIdx.y) * channels + channel] = part;
+  if (gridDim.y > 1 && !is_last_block(to.tickets + place.slice * gridDim.x + blockIdx.x, gridDim.y)) return;
+  const int64_t n = (cut.offset[blockIdx.z + 1] - cut.offset[blockIdx.z]) * cut.plane;
+  const typename Op::Part* parts = to.parts + place.slice * gridDim.y * channels + channel;
+  const Total total = gridDim.y == 1 ? Op::total(part, n)
+                                     : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
+  if (writes) Op::write_total(to.out, place.slice, channel, channels, total);
+  if (!to.epilogue.given) return;
   typename Op::Epilogue::Kept kept{};
-#pragma unroll 1
-  for (int round = 0; round < 2; ++round) {  // with all parts of the slice, then with all slices
-    const int64_t row = round == 0 ? place.slice : to.slices;
-    const unsigned blocks = round == 0 ? gridDim.y : to.slices;
-    if (blocks > 1 && !is_last_block(to.tickets + row * gridDim.x + blockIdx.x, blocks)) return;
-    if (round == 1) break;
-    const int64_t n = (cut.offset[blockIdx.z + 1] - cut.offset[blockIdx.z]) * cut.plane;
-    const typename Op::Part* parts = to.parts + place.slice * gridDim.y * channels + channel;
-    const Total total = gridDim.y == 1 ? Op::total(part, n)
-                                       : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
-    if (writes) Op::write_total(to.out, place.slice, channel, channels, total);
-    if (!to.epilogue.given) return;
-    if (writes) kept = to.epilogue.of_slice(place.slice, channel, total, to.kept + place.slice * channels);
-    if (!to.epilogue.has_end()) return;
-  }
+  if (writes) kept = to.epilogue.of_slice(place.slice, channel, total, to.kept + place.slice * channels);
+  if (!to.epilogue.has_end()) return;
+  if (to.slices > 1 && !is_last_block(to.tickets + to.slices * gridDim.x + blockIdx.x, to.slices)) return;
   if (writes) to.epilogue.at_end(channel, kept, to.kept);
 }
 
