@@ -106,6 +106,20 @@ class C10dWorld : public World {
     if (on_gpu) host_ = lazy_host(at);
   }
 
+  // After an error NCCL's groups are given up, so that nobody waits for their collectives.
+  ~C10dWorld() override {
+    if (is_shut_down_ || !device_.is_cuda()) return;
+    for (const auto& backend : backends_) {
+      try {
+        backend->abort();
+      } catch (const std::exception&) {  // the error that is on its way says more
+        continue;
+      }
+    }
+  }
+  C10dWorld(const C10dWorld&) = delete;
+  C10dWorld& operator=(const C10dWorld&) = delete;
+
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   at::Device device() const override { return device_; }
@@ -134,6 +148,7 @@ class C10dWorld : public World {
   void shutdown() override {
     barrier();
     for (const auto& backend : backends_) backend->shutdown();
+    is_shut_down_ = true;
   }
 
  private:
@@ -186,7 +201,7 @@ class C10dWorld : public World {
   c10::intrusive_ptr<c10d::Backend>
       reducer_backend_;  // none where ranks share memory or a GPU, or exchanges are delayed
   std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
-  bool host_is_made_ = false;
+  bool host_is_made_ = false, is_shut_down_ = false;
 };
 
 // Over a process group of the program's own; null: one rank.

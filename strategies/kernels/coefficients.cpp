@@ -328,7 +328,7 @@ void update_running(const RunningUpdate& update, const Tensor& rows) {
 }
 
 bool can_gather(const Tensor& local, int64_t group) {
-  return group < kManyRows && gather_of(local).fits(static_cast<int64_t>(local.itemsize()));
+  return group < kManyRows && gather_of(local).fits(local.scalar_type() == at::kDouble ? 8 : 4);
 }
 
 Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOptions& options,

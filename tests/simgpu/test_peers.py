@@ -48,6 +48,26 @@ class OneGpu(Peers, SimulatedRuns):
         self.expect_close(self.over_peers(matrix, 4), self.train(matrix, device="cpu"), 1e-10)
 
 
+class Launches(Peers, SimulatedRuns):
+    def of_a_step(self, strategy):
+        """What one rank of two gives to the GPU in a step, and the sites of the network."""
+        counts = []
+        for steps in (10, 20):
+            folder = self.folder / f"counts_{strategy}_{steps}"
+            folder.mkdir()
+            (run,) = self.over_peers({"strategy": strategy, "seed": 0, "steps": steps, "eval_every": 0, "log_every": 1000, "cuda_graph": False},
+                                     2, SHARED | {"SIMGPU_COUNTS": str(folder)}).values()
+            counts.append(max((json.loads(file.read_text()) for file in folder.iterdir()), key=lambda count: count["kernels"]))
+        sites = sum(name.endswith("running_mean") for name in run.weights)
+        return {name: (counts[1][name] - counts[0][name]) / 10 for name in counts[0]}, sites
+
+    def test_of_a_synchronised_site_are_three_and_three_with_the_exchange(self):
+        (alone, _), (together, sites) = self.of_a_step("per_tower"), self.of_a_step("sync")  # alone: two and two
+        self.assertGreater(sites, 0)
+        self.assertEqual(together["kernels"] - alone["kernels"], 2 * sites)
+        self.assertEqual(together["collectives"], 0)
+
+
 class OwnGpus(Peers, SimulatedRuns):
     def test_gradients_meet_through_nccl(self):
         matrix = {"matrix": {"seed": [0], "strategy": ["sync", "batch_renorm"]}}
