@@ -29,10 +29,11 @@ void check(cudaError_t error, const char* what) {
     throw Error(Error::Kind::environment, std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// The memories of this process, for missing_peer().
+// The memories of this process, and what one of those that are gone has missed, for missing_peer().
 struct Open {
   std::mutex mutex;
   std::vector<const unsigned*> missing;
+  std::string missed;
 };
 Open& open_memories() {
   static auto& all = *new Open;  // threads may end after main()
@@ -74,6 +75,7 @@ class PeerMemory {
     {
       const std::lock_guard lock(open_memories().mutex);
       std::erase(open_memories().missing, ranks_.missing);
+      if (std::string text = text_of_missing(ranks_.missing); !text.empty()) open_memories().missed = text;
     }
     for (int r = 0; r < ranks_.size; ++r) {
       std::byte* const region = ranks_.region[static_cast<size_t>(r)];
@@ -262,7 +264,7 @@ std::string missing_peer() {
   const std::lock_guard lock(open_memories().mutex);
   for (const unsigned* missing : open_memories().missing)
     if (std::string text = text_of_missing(missing); !text.empty()) return text;
-  return "";
+  return open_memories().missed;
 }
 #else
 std::unique_ptr<Communicator> make_peer_communicator(const c10::intrusive_ptr<c10d::Store>&,

@@ -54,6 +54,7 @@ class Run:
     """What one run has left."""
 
     def __init__(self, folder):
+        self.folder = folder
         self.record = json.loads((folder / "record.json").read_text())
         self.result = self.record["result"] or {}
         self.weights = tensors(folder / "weights.safetensors") if (folder / "weights.safetensors").exists() else {}

@@ -4,8 +4,10 @@
   python3 tests/simgpu/test_peers.py [Class...]
 """
 
+import collections
 import json
 import os
+import re
 import signal
 import time
 import unittest
@@ -50,22 +52,20 @@ class OneGpu(Peers, SimulatedRuns):
 
 class Launches(Peers, SimulatedRuns):
     def of_a_step(self, strategy):
-        """What one rank of two gives to the GPU in a step, and the sites of the network."""
+        """Of kernels and collectives, by one rank of two; and the sites of the network."""
         counts = []
         for steps in (10, 20):
-            folder = self.folder / f"counts_{strategy}_{steps}"
-            folder.mkdir()
-            (run,) = self.over_peers({"strategy": strategy, "seed": 0, "steps": steps, "eval_every": 0, "log_every": 1000, "cuda_graph": False},
-                                     2, SHARED | {"SIMGPU_COUNTS": str(folder)}).values()
-            counts.append(max((json.loads(file.read_text()) for file in folder.iterdir()), key=lambda count: count["kernels"]))
+            keys = {"strategy": strategy, "seed": 0, "steps": steps, "eval_every": 0, "log_every": 1000, "cuda_graph": False}
+            (run,) = self.over_peers(keys, 2, SHARED | {"SIMGPU_TRACE": "1"}).values()
+            done = re.findall(r" did (?:a )?(kernel|nccl)", (run.folder / "rank0.log").read_text())
+            counts.append(collections.Counter(done))
         sites = sum(name.endswith("running_mean") for name in run.weights)
-        return {name: (counts[1][name] - counts[0][name]) / 10 for name in counts[0]}, sites
+        return {name: (counts[1][name] - counts[0][name]) / 10 for name in ("kernel", "nccl")}, sites
 
     def test_of_a_synchronised_site_are_three_and_three_with_the_exchange(self):
         (alone, _), (together, sites) = self.of_a_step("per_tower"), self.of_a_step("sync")  # alone: two and two
         self.assertGreater(sites, 0)
-        self.assertEqual(together["kernels"] - alone["kernels"], 2 * sites)
-        self.assertEqual(together["collectives"], 0)
+        self.assertEqual(together, {"kernel": alone["kernel"] + 2 * sites, "nccl": 0})
 
 
 class OwnGpus(Peers, SimulatedRuns):
@@ -107,7 +107,7 @@ class Lost(Peers, SimulatedRuns):
         for keys in ({}, {"cuda_graph": False}):
             with self.subTest(keys=keys):
                 outcome, seconds = self.lose_a_rank(signal.SIGSTOP, keys)
-                self.assertEqual(outcome["status"], "timeout", outcome)
+                self.assertIn(outcome["status"], ("timeout", "crashed"), outcome)  # as the host finds it
                 self.assertIn("rank 1 did not take part in an exchange", outcome["message"])
                 self.assertLess(seconds, 45)
 

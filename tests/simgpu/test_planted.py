@@ -63,7 +63,7 @@ class Planted(runs.SimulatedRuns):
     def test_streams_that_share_tickets_are_found(self):
         """Ranks that are threads, each with a stream of its own."""
         kernel = r"kernel .* \(stream \d+, (write|read)\)"
-        process = self.start_process([runs.PROGRAM, "verify", "--strategy", "instance_norm", "--ranks", "2", "--device", "cuda"],
+        process = self.start_process([runs.PROGRAM, "verify", "--strategy", "per_tower", "--ranks", "2", "--device", "cuda"],
                                      os.environ | {"SIMGPU_DEVICES": "2", "SIMGPU_RACES": str(self.folder),
                                                    "SIMGPU_FAULT": "shared tickets"})
         told = re.compile("(?m)" + race(kernel, kernel))
