@@ -208,10 +208,18 @@ __device__ inline double ratio(double a, double b) {
   return a / b;
 }
 
-// Moments of N channels: means about pivots of their own, so that they keep their digits far from zero.
+// Moments of N channels. A mean is the sum of `pivot` and the small `mean`, so that it keeps its digits far from
+// zero, and where one outlier was the first pivot.
 template <class A, int N>
 struct Moments {
   A count, mean[N], m2[N], pivot[N];
+
+  __device__ void split(int k) {
+    const A all = pivot[k] + mean[k];
+    if (all - all != 0) return;  // infinite, or not a number
+    mean[k] += pivot[k] - all;
+    pivot[k] = all;
+  }
 
   // Chan et al. 1979. What is merged into must not be empty, unless the other is.
   __device__ void merge(const Moments& other) {
@@ -220,6 +228,7 @@ struct Moments {
       const A d = (other.pivot[k] - pivot[k]) + (other.mean[k] - mean[k]);
       mean[k] += d * share;
       m2[k] += other.m2[k] + d * d * (count * share);
+      split(k);
     }
     count = all;
   }
@@ -297,6 +306,7 @@ struct MomentsOperation {
       all.mean[k] = first * share;
       all.m2[k] = second - all.mean[k] * (2 * first - all.count * all.mean[k]);  // whatever the mean has lost
       all.pivot[k] = pivot[k];
+      all.split(k);
     }
     return all;
   }
