@@ -126,7 +126,8 @@ struct AnyInputGradient {
   struct Loaded {
     Pack<T, V> x, g;
   };
-  static constexpr int kBatch = kRows ? (kPlaces<T, V> + 2) / 2 : kPlaces<T, V>;  // for more constants
+  // Fewer, since it has more constants than others, or more places at once.
+  static constexpr int kBatch = kRows || V == 1 ? (kPlaces<T, V> + 2) / 2 : kPlaces<T, V>;
   PerChannel<A, kRows, V> mean, a, b, c;
   ReluMask<T, kRows, V, kFromInput> masked;
   __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)

@@ -57,10 +57,12 @@ class OneGpu(unittest.TestCase):
         page = pathlib.Path(__file__).parents[2] / "results/one_gpu"
         document = json.loads((page / "times.json").read_text(encoding="utf-8"))
         text = (page / "README.md").read_text(encoding="utf-8")
-        self.assertIn(f"<!-- table:summary -->\n{one_gpu.summary(document)}\n<!-- end -->", text)
-        for name, rows in one_gpu._ROWS.items():
-            with open(page / f"{name}.csv", encoding="utf-8", newline="") as file:
-                self.assertEqual(list(csv.DictReader(file)), list(rows(document)), name)
+        h200 = json.loads((page / "h200.json").read_text(encoding="utf-8"))
+        self.assertIn(f"<!-- table:summary -->\n{one_gpu.summary(document)}{one_gpu.h200_summary(h200)}\n<!-- end -->", text)
+        for of, tables in ((document, one_gpu._ROWS), (h200, one_gpu._H200_ROWS)):
+            for name, rows in tables.items():
+                with open(page / f"{name}.csv", encoding="utf-8", newline="") as file:
+                    self.assertEqual(list(csv.DictReader(file)), [{key: str(value) for key, value in row.items()} for row in rows(of)], name)
 
     def test_the_summary_is_of_the_rows(self):
         document = json.loads((pathlib.Path(__file__).parents[2] / "results/one_gpu/times.json").read_text(encoding="utf-8"))
