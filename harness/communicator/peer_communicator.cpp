@@ -25,8 +25,9 @@ namespace bnlab {
 namespace {
 
 void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw Error(Error::Kind::environment, std::string(what) + ": " + cudaGetErrorString(error));
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // what comes next in this process shall not find it
+  throw Error(Error::Kind::environment, std::string(what) + ": " + cudaGetErrorString(error));
 }
 
 // The memories of this process, and what one of those that are gone has missed, for missing_peer().
@@ -106,7 +107,22 @@ class PeerMemory {
   peers::Ranks ranks_;
 };
 
-// Called by every rank. Where one of them cannot open another's memory, all of them throw its reason.
+std::string key(const char* what, int rank) {
+  return std::string(what) + "/" + std::to_string(rank);
+}
+
+// Called by every rank, with its problem or "". Where one of them has any, all of them throw it.
+void agree(c10d::Store& store, const Rendezvous& at, const char* step, const std::string& problem) {
+  store.set(key(step, at.rank), problem.empty() ? "ok" : problem);
+  for (int r = 0; r < at.size; ++r) {
+    const std::string said = store.get_to_str(key(step, r));
+    if (said != "ok")
+      throw Error(Error::Kind::environment,
+                  "rank " + std::to_string(r) + " cannot exchange over peers: " + said +
+                      "; without --exchange peers ranks on GPUs exchange through NCCL");
+  }
+}
+
 std::unique_ptr<PeerMemory> open_to_all(c10d::Store& store, const Rendezvous& at) {
   std::unique_ptr<PeerMemory> memory;
   std::string problem;
@@ -117,7 +133,6 @@ std::unique_ptr<PeerMemory> open_to_all(c10d::Store& store, const Rendezvous& at
       problem = error.what();
     }
   };
-  const auto key = [](const char* what, int rank) { return std::string(what) + "/" + std::to_string(rank); };
   std::string handle(1, ' ');
   tried([&] {
     memory = std::make_unique<PeerMemory>(at.rank, at.size, at.timeout);
@@ -130,14 +145,7 @@ std::unique_ptr<PeerMemory> open_to_all(c10d::Store& store, const Rendezvous& at
       if (r != at.rank && theirs.size() > 1) memory->open(r, theirs);
     });
   }
-  store.set(key("opened", at.rank), problem.empty() ? "ok" : problem);
-  for (int r = 0; r < at.size; ++r) {
-    const std::string said = store.get_to_str(key("opened", r));
-    if (said != "ok")
-      throw Error(Error::Kind::environment,
-                  "rank " + std::to_string(r) + " cannot exchange over peers: " + said +
-                      "; without --exchange peers ranks on GPUs exchange through NCCL");
-  }
+  agree(store, at, "opened", problem);
   return memory;
 }
 
@@ -149,17 +157,14 @@ class PeerCommunicator : public Communicator {
   int rank() const override { return ranks().rank; }
   int size() const override { return ranks().size; }
 
-  // Sums whose results are known, through every slot of every lane. Throws Error (environment).
-  void try_sums() {
+  // Sums whose results are known, through every slot of every lane. What is wrong with them, or "".
+  std::string problem_of_sums() {
     constexpr int64_t kSums = peers::kLanes * 4 * peers::kSlotBytes / static_cast<int64_t>(sizeof(double));
     const at::Tensor known = at::arange(kSums, at::kDouble);
     at::Tensor sum = (known * (rank() + 1)).to(at::Device(at::kCUDA, c10::cuda::current_device()));
     do_all_reduce(sum);
-    if (!at::equal(sum.cpu(), known * (size() * (size() + 1) / 2)))
-      throw Error(Error::Kind::environment,
-                  "rank " + std::to_string(rank()) +
-                      " cannot exchange over peers: sums that are known came out wrong; without "
-                      "--exchange peers ranks on GPUs exchange through NCCL");
+    return at::equal(sum.cpu(), known * (size() * (size() + 1) / 2)) ? ""
+                                                                     : "sums that are known came out wrong";
   }
 
  private:
@@ -256,7 +261,7 @@ std::unique_ptr<Communicator> make_peer_communicator(const c10::intrusive_ptr<c1
                                                      const Rendezvous& at, Ledger& ledger,
                                                      std::string group) {
   auto made = std::make_unique<PeerCommunicator>(open_to_all(*store, at), ledger, std::move(group));
-  made->try_sums();
+  agree(*store, at, "summed", made->problem_of_sums());
   return made;
 }
 

@@ -96,8 +96,8 @@ Device default_device(const RunSpec& run, const LaunchRequest& request, const La
   const int gpus = facts.gpus();
   if (gpus == 0) return Device::cpu;
   const int ranks = choose_ranks(run, request, last, facts, gpus, remarks);
-  if (ranks <= gpus) return Device::cuda;
-  if (facts.joined() && gpus_are_shared()) return Device::cuda;
+  const bool over_peers = (run.exchange ? run.exchange : request.exchange) == Exchange::peers;
+  if (ranks <= gpus || over_peers || (facts.joined() && gpus_are_shared())) return Device::cuda;
   if (facts.joined()) {
     throw Error(
         Error::Kind::environment,

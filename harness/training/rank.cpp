@@ -168,8 +168,10 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
     report.status = Status::diverged;
     report.message = "the training loss is not finite";
   }
-  if (!not_timed.empty() && world->size() > 1)
+  if (!not_timed.empty() && world->size() > 1) {
+    report.lost_contact = !missing_peer().empty();
     return report;  // ranks that wait in an exchange lose contact with this world, and leave it, too
+  }
   if (kept != nullptr) {
     world->barrier();
     *kept = {world, job.rendezvous, job.device, true};

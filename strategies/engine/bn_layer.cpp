@@ -105,6 +105,7 @@ class BatchPass : public NormPass {
         at_site(site_, "forward", [&] { return route_->moments(equal ? of_equal_weight(local) : local, x); });
     if (equal) pooled = with_mean_counts(pooled);
     forward_ = kernels::pooled_forward(pooled, rules_->merge, options, precision_, update_->begin());
+    pooled.ranks = nullptr;  // its rows are gathered now
     if (rules_->normalise_ddof > 0)
       unbiased_ = forward_.count / (forward_.count - rules_->normalise_ddof).clamp_min(1);
     if (equal) forward_.count = counts_of_gradients(local);

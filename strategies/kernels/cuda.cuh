@@ -228,7 +228,7 @@ struct Moments {
     for (int k = 0; k < N; ++k) {
       const A d = (other.pivot[k] - pivot[k]) + (other.mean[k] - mean[k]);
       mean[k] += d * share;
-      m2[k] += other.m2[k] + d * d * (count * share);
+      m2[k] += other.m2[k] + d * (d * (count * share));  // 0 of an empty one, however large d is
       split(k);
     }
     count = all;

@@ -90,15 +90,16 @@ Limits one_wave(const Layout& layout, int vector, int64_t element_bytes) {
 
 unsigned* tickets(int64_t count, const at::TensorOptions& options) {
   thread_local auto& of_stream =
-      *new std::map<std::pair<int64_t, int64_t>, at::Tensor>;  // CUDA may end before the thread does
+      *new std::map<std::pair<int64_t, int64_t>, std::vector<at::Tensor>>;  // CUDA may end before the thread
   const auto stream = c10::cuda::getCurrentCUDAStream();
-  at::Tensor& shared = of_stream[{stream.device_index(), stream.id()}];
-  if (!shared.defined() || shared.numel() < count) {
+  // Those that were too few stay: graphs may hold launches that count on them.
+  std::vector<at::Tensor>& all = of_stream[{stream.device_index(), stream.id()}];
+  if (all.empty() || all.back().numel() < count) {
     // What is recorded is not done: a recording that breaks off would leave them as they were.
     TORCH_CHECK(!capturing(), "kernels: a step by itself has to come before a recording");
-    shared = at::zeros({std::max<int64_t>(kMinimumTickets, count)}, options.dtype(at::kInt));
+    all.push_back(at::zeros({std::max<int64_t>(kMinimumTickets, count)}, options.dtype(at::kInt)));
   }
-  return reinterpret_cast<unsigned*>(shared.data_ptr<int>());
+  return reinterpret_cast<unsigned*>(all.back().data_ptr<int>());
 }
 
 }  // namespace bnlab::kernels::cuda

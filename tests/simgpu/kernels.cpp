@@ -28,6 +28,7 @@ std::string name_of(const void* kernel, const std::type_info& parameters) {
 }
 
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body) {
+  if (devices_are_broken()) return;
   static std::mutex& one = *new std::mutex;  // the emulated GPU has one grid
   const std::lock_guard lock(one);
   const Watch watch;

@@ -191,6 +191,9 @@ const char* setting(const char* name, const char* otherwise) {
 void break_devices() {
   broken = true;
 }
+bool devices_are_broken() {
+  return broken;
+}
 
 cudaError_t fail(cudaError_t error) {
   if (broken) error = cudaErrorLaunchFailure;

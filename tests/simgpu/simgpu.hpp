@@ -65,8 +65,9 @@ void host_gives_back(void* first, size_t bytes);
 bool on_device(const void* address);  // in memory of any device
 int device_count();
 
-// A kernel has trapped: from now on CUDA refuses everything in this process.
+// A kernel has trapped: from now on CUDA refuses everything in this process, and runs no kernel.
 void break_devices();
+bool devices_are_broken();
 
 // Ends the process with a message and a backtrace: something that the simulation cannot do.
 [[noreturn]] void die(const std::string& what);

@@ -45,6 +45,10 @@ class OneGpu(Peers, SimulatedRuns):
         matrix = {"matrix": {"seed": [0], "gradient_route": ["reducer", "rank0", "host"], "strategy": routes}}
         self.expect_close(self.over_peers(matrix, 2), self.train(matrix, device="cpu"), 1e-10)
 
+    def test_several_passes_of_a_step(self):
+        matrix = {"accumulate": 2, "matrix": {"seed": [0], "statistics_per": ["micro_batch", "step"], "strategy": ["sync", "batch_renorm"]}}
+        self.expect_close(self.over_peers(matrix, 2), self.train(matrix, device="cpu"), 1e-10)
+
     def test_four_ranks(self):
         matrix = {"matrix": {"seed": [0], "strategy": ["sync", "per_tower", "batch_renorm", "shuffle"]}}
         self.expect_close(self.over_peers(matrix, 4), self.train(matrix, device="cpu"), 1e-10)
