@@ -208,7 +208,8 @@ TEST_P(Sweeps, MomentsSurviveAnOutlierInTheFirstPlace) {
     Tensor x = random({2, 5, 64, 64});
     x.index({0}).select(1, 0).select(1, 0).fill_(1e3);
     x = arrange(x.to(at::kFloat), layout);
-    expect_close(moments(x, {0, 2}), expected_moments(x, {0, 2}), 1e-5, 1e-6, "moments");
+    // On a GPU the bound is 2^-24 for each place of the thread that met it.
+    expect_close(moments(x, {0, 2}), expected_moments(x, {0, 2}), 2e-5, 1e-6, "moments");
   }
 }
 
