@@ -45,7 +45,8 @@ TEST(ProfiledSteps, NameTheOperatorsOfACpu) {
   const TemporaryFolder folder;
   const std::string spec = folder.path() / "spec.json", file = folder.path() / "trace.json";
   std::ofstream(spec) << R"({"task": {"name": "shapes", "size": [16, 16], "train": 16, "test": 4},
-    "model": {"name": "unet", "base": 4, "levels": 2}, "steps": 3, "towers": 2, "batch_per_tower": 2})";
+    "model": {"name": "unet", "base": 4, "levels": 2}, "strategy": "per_tower", "steps": 3, "towers": 2,
+    "batch_per_tower": 2})";
   const RunSpec run = load_experiment(spec).runs.front();
   const Json shares = profiled_steps(run, {}, Device::cpu, "", 2, 3, file).at(0);
   EXPECT_GT(shares.at("step_s"), shares.at("idle_s"));
