@@ -20,7 +20,7 @@ MORE = {
     "same_log_images_per_s": (4, "a figure draws it as noise, and a sentence says it"),
     "relative_images_per_s": (10, "four figures and the example draw it; predictions and published numbers are of it, too"),
     "step_time_s": (5, "timers write it alone and in turns; a script reads it beside a trace"),
-    "step_ms": (8, "predictions and times of one GPU have a number of that name"),
+    "step_ms": (9, "predictions and times of GPUs have a number of that name"),
     "peak_memory_bytes": (13, "so is called what asks a device; probes, plans and predictions have a number of that name"),
     "peak_rss_bytes": (6, "so is called what asks the system; plans reckon with it"),
     "collectives_per_step": (6, "costs are over it; two figures draw it"),

@@ -127,7 +127,17 @@ TEST_F(Placing, RanksOfAnotherLauncherShareGpusWhereTheUserAllowsIt) {
 TEST_F(Placing, ExchangesThatDoNotApplyAreSaid) {
   request_.exchange = Exchange::sockets;
   EXPECT_EQ(place(kSixTowers, 0).placement.exchange, std::nullopt);
-  EXPECT_EQ(remarks_, std::vector<std::string>{"--exchange does not apply to runs on GPUs or on one rank"});
+  EXPECT_EQ(remarks_, std::vector<std::string>{"--exchange does not apply to runs on one rank"});
+}
+
+TEST_F(Placing, RanksThatExchangeOverPeersShareAGpu) {
+  request_.exchange = Exchange::peers;
+  request_.ranks = 2;
+  const PlacedRun run = place(kSixTowers, 1);
+  EXPECT_TRUE(run.on_gpus() && run.placement.shared_gpus);
+  EXPECT_EQ(run.placement.exchange, Exchange::peers);
+  request_.device = Device::cpu;
+  EXPECT_THROW(place(kSixTowers, 1), Error);
 }
 
 TEST_F(Placing, MoreRanksThanGpusUseTheCpuAloudWhereNoDeviceWasGiven) {
