@@ -71,9 +71,9 @@ __device__ unsigned awaited(const Ranks& ranks, unsigned epoch, unsigned half, i
   return 0;
 }
 
-// One epoch after the other: send(round, half) writes into slots of the others and says whether this rank has more
-// for somebody; receive(round, half) finds what came from them in its own. A flag is twice the epoch, plus one
-// where its sender has more: the lane goes on until nobody has.
+// One epoch after the other: send(round, half) writes into slots of the others and says whether this rank
+// has more for somebody; receive(round, half) finds what came from them in its own. A flag is twice the
+// epoch, plus one where its sender has more: the lane goes on until nobody has.
 template <class Send, class Receive>
 __device__ void in_epochs(const Ranks& ranks, const Send& send, const Receive& receive) {
   __shared__ bool goes_on;

@@ -45,8 +45,8 @@ struct Call {
   std::array<Share, kMostRanks> sent{}, received{};
 };
 
-// Rows that another kernel gathers before it goes on with them: each block, of kChannelsOfBlock threads, those
-// columns that belong to its channels, as a lane of its own.
+// Rows that another kernel gathers before it goes on with them: each block, of kChannelsOfBlock threads,
+// those columns that belong to its channels, as a lane of its own.
 constexpr int64_t kChannelsOfBlock = 128;
 struct Gather {
   Ranks ranks;

@@ -173,7 +173,8 @@ int choose_threads(const RunSpec& run, const LaunchRequest& request, const World
   return *run.threads;
 }
 
-// Several ranks share a GPU where the user allows it, or exchange over peers; else this throws Error (environment).
+// Several ranks share a GPU where the user allows it, or exchange over peers; else this throws Error
+// (environment).
 void share_gpus(PlacedRun& place, const WorldFacts& facts) {
   const int gpus = facts.gpus();
   const std::string ranks = several(place.placement.ranks, "rank");

@@ -5,8 +5,8 @@
 
 namespace bnlab {
 
-// Whether cuDNN times its algorithms on the first batch of each shape and takes the fastest, but for runs that
-// are deterministic. Runs may then differ in their rounding, which the record therefore says.
+// Whether cuDNN times its algorithms on the first batch of each shape and takes the fastest, but for runs
+// that are deterministic. Runs may then differ in their rounding, which the record therefore says.
 constexpr bool kCudnnBenchmark = true;
 
 // For the environment record: {"libtorch": "2.11.0", "cuda", "nccl", "cudnn_benchmark": kCudnnBenchmark,

@@ -1,7 +1,7 @@
-// The CUDA half of the sweeps, on the device. Two kernels stand behind every sweep: `apply` writes one number
-// per element, and `reduce` (reduce.cuh) sums over a slice. What they do with V neighbouring elements is an operation, a
-// struct that is made once per thread with the values of the thread's channels and called at every place that
-// the walk visits.
+// The CUDA half of the sweeps, on the device. Two kernels stand behind every sweep: `apply` writes one
+// number per element, and `reduce` (reduce.cuh) sums over a slice. What they do with V neighbouring
+// elements is an operation, a struct that is made once per thread with the values of the thread's channels
+// and called at every place that the walk visits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -209,8 +209,8 @@ __device__ inline double ratio(double a, double b) {
   return a / b;
 }
 
-// Moments of N channels. A mean is the sum of `pivot` and the small `mean`, so that it keeps its digits far from
-// zero, and where one outlier was the first pivot.
+// Moments of N channels. A mean is the sum of `pivot` and the small `mean`, so that it keeps its digits far
+// from zero, and where one outlier was the first pivot.
 template <class A, int N>
 struct Moments {
   A count, mean[N], m2[N], pivot[N];

@@ -154,14 +154,14 @@ struct PooledRows {
   PooledLayout layout = PooledLayout::groups;
   int64_t group = 1;  // consecutive towers, or passes of a set, that share their moments
   int64_t first = 0, sets = 0;
-  // Where `ranks` is given: rows of this rank's towers, which are still to be gathered into `rows` (layout towers)
-  // by the launch that takes them.
+  // Where `ranks` is given: rows of this rank's towers, which are still to be gathered into `rows` (layout
+  // towers) by the launch that takes them.
   at::Tensor unmet = {};
   const peers::Ranks* ranks = nullptr;
 };
 
-// Whether a launch can gather such rows itself: `local` of this rank's towers, [G, 1 + 2C] or [G, 2, C], where
-// `group` of all towers are merged.
+// Whether a launch can gather such rows itself: `local` of this rank's towers, [G, 1 + 2C] or [G, 2, C],
+// where `group` of all towers are merged.
 bool can_gather(const at::Tensor& local, int64_t group);
 
 // Coefficients

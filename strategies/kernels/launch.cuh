@@ -1,5 +1,5 @@
-// What the launches of all kernels have in common. Where there is no GPU, tests put another header in the place of
-// this one.
+// What the launches of all kernels have in common. Where there is no GPU, tests put another header in the
+// place of this one.
 #pragma once
 
 #include <c10/cuda/CUDAGraphsC10Utils.h>

@@ -1,7 +1,7 @@
-// How the kernels of response.cu and squash.cu go over a tensor that is cut into equal slices, and how they sum
-// in a fixed order. A block takes a tile of channels (rows: [slices, rows, channels]) or one channel (planes:
-// [slices, images, channels, plane]), and a part of its slice. What the blocks of a slice have summed lies in
-// `parts`; who needs it, in a later launch, adds it up.
+// How the kernels of response.cu and squash.cu go over a tensor that is cut into equal slices, and how they
+// sum in a fixed order. A block takes a tile of channels (rows: [slices, rows, channels]) or one channel
+// (planes: [slices, images, channels, plane]), and a part of its slice. What the blocks of a slice have
+// summed lies in `parts`; who needs it, in a later launch, adds it up.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,8 @@ __device__ inline int steps_to(int64_t k, int64_t end, int64_t step) {
   return k < end ? static_cast<int>((end - k + step - 1) / step) : 0;
 }
 
-// Where a block and a thread work, and the places that the thread visits one after the other: `i` is the first
-// element of V neighbours.
+// Where a block and a thread work, and the places that the thread visits one after the other: `i` is the
+// first element of V neighbours.
 template <class K>
 struct Places {
   static constexpr bool kRows = K::kRows;
@@ -123,9 +123,9 @@ __device__ Pack<T, V> load_if(bool inside, const T* p) {
   return pack;
 }
 
-// Calls use(i, inside, take(i, inside)) for every place. What kBatch of them take is loaded before the first is
-// used. The last batch goes beyond the last place: there `inside` is false, take gives zeros, and nothing may be
-// written.
+// Calls use(i, inside, take(i, inside)) for every place. What kBatch of them take is loaded before the
+// first is used. The last batch goes beyond the last place: there `inside` is false, take gives zeros, and
+// nothing may be written.
 template <int kBatch, class K, class Take, class Use>
 __device__ void each_place(const Sweep& sweep, Places<K> at, const Take& take, const Use& use) {
   for (int left = at.count; left > 0; left -= kBatch) {
@@ -219,8 +219,8 @@ inline unsigned gradient_blocks(int64_t channels) {
 
 // On the host.
 
-// Calls f(Kind) with the type, the order of the elements, and how many neighbours a thread takes: more than one
-// where whole vectors lie aligned in all tensors, of which some may be undefined.
+// Calls f(Kind) with the type, the order of the elements, and how many neighbours a thread takes: more than
+// one where whole vectors lie aligned in all tensors, of which some may be undefined.
 template <class F>
 void with_kind(const Layout& layout, at::ScalarType type, bool adds,
                std::initializer_list<at::Tensor> tensors, const F& f) {
@@ -252,8 +252,8 @@ void with_kind(const Layout& layout, at::ScalarType type, bool adds,
   }
 }
 
-// slices: of equally many images. The shapes and the GPU decide how a tensor is cut. merged: whether the blocks of
-// a later launch add up the parts.
+// slices: of equally many images. The shapes and the GPU decide how a tensor is cut. merged: whether the
+// blocks of a later launch add up the parts.
 template <class K>
 Sweep plan_sweep(const Layout& layout, int64_t slices, bool merged) {
   const auto divide = [](int64_t a, int64_t b) { return (a + b - 1) / b; };

@@ -1,6 +1,6 @@
-// The kernel that sums over slices. Every block writes a partial result, and the block that ends last of those
-// that share a tile of channels merges them. All orders are fixed, so that results do not depend on which that
-// is.
+// The kernel that sums over slices. Every block writes a partial result, and the block that ends last of
+// those that share a tile of channels merges them. All orders are fixed, so that results do not depend on
+// which that is.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -34,8 +34,8 @@ struct Loaded {
   using A = typename K::A;
   typename K::Vector x, dy, residual;
 
-  // About tau, of the v-th neighbour; rounded alike wherever it is asked for, so that the backward pass sees the
-  // sign that was written.
+  // About tau, of the v-th neighbour; rounded alike wherever it is asked for, so that the backward pass
+  // sees the sign that was written.
   __device__ A z(int v, A scale, A shift) const {
     const A result = std::fma(static_cast<A>(x.value[v]), scale, shift);
     return K::kAdds ? result + static_cast<A>(residual.value[v]) : result;

@@ -1,7 +1,7 @@
-// Filter response normalisation (Singh and Krishnan 2020): each channel of a sample is divided by its root mean
-// square, about zero, and the activation behind it is max(y, tau). On CUDA it is two launches forward and two
-// backward, which read and write x's own type (response.cu); on the CPU the sweeps of kernels.hpp and the steps
-// below.
+// Filter response normalisation (Singh and Krishnan 2020): each channel of a sample is divided by its root
+// mean square, about zero, and the activation behind it is max(y, tau). On CUDA it is two launches forward
+// and two backward, which read and write x's own type (response.cu); on the CPU the sweeps of kernels.hpp
+// and the steps below.
 //
 // With n, m and M2 of one channel of one sample: s = 1 / sqrt(M2 / n + m^2 + eps),
 //   forward    z = scale x + shift + residual, scale = gamma s, shift = beta - tau; y = max(z, 0) + tau
@@ -41,8 +41,8 @@ ResponseGradients response_gradients(const Incoming& in, const at::Tensor& resid
                                      const ResponseOptions& options, bool with_x, bool with_residual);
 
 namespace cuda {
-// All of one layout and dense; what is not wanted, or not there, is undefined. [samples, C]: invstd, scale and
-// shift, which the forward pass writes.
+// All of one layout and dense; what is not wanted, or not there, is undefined. [samples, C]: invstd, scale
+// and shift, which the forward pass writes.
 struct ResponseTensors {
   at::Tensor x, residual = {}, y = {}, dy = {}, dx = {}, dresidual = {};
   at::Tensor invstd, scale, shift;

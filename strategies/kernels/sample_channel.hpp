@@ -1,5 +1,5 @@
-// The arithmetic of kernels.hpp for the norms within samples, as channel.hpp has it for the others. An
-// item is a group of channels of a sample, numbered by sample, then group. On CUDA it has a team of threads, of
+// The arithmetic of kernels.hpp for the norms within samples, as channel.hpp has it for the others. An item
+// is a group of channels of a sample, numbered by sample, then group. On CUDA it has a team of threads, of
 // which each takes some of the channels.
 #pragma once
 

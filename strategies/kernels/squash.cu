@@ -1,6 +1,7 @@
-// dynamic_tanh on a GPU: one launch forward (read x, write y), and backward one that reads x and dy and writes
-// dx, and a small one that adds up what the parameters get. Under bfloat16 an element costs 4 and 6 bytes, and
-// 2 more for each time that a residual, or y beside one, is read and the residual's gradient written.
+// dynamic_tanh on a GPU: one launch forward (read x, write y), and backward one that reads x and dy and
+// writes dx, and a small one that adds up what the parameters get. Under bfloat16 an element costs 4 and 6
+// bytes, and 2 more for each time that a residual, or y beside one, is read and the residual's gradient
+// written.
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>

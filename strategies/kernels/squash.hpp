@@ -1,7 +1,8 @@
-// The layer of dynamic_tanh, y = activation(gamma tanh(alpha x) + beta + residual), alpha being one number: on
-// CUDA one launch forward and two backward, which read and write x's own type (squash.cu); on the CPU operations
-// of LibTorch around the sweeps of kernels.hpp, in the precision of the statistics.
-//   with t = tanh(alpha x) and u = gamma g (1 - t^2): dx = alpha u, dalpha = sum u x, dgamma = sum g t, dbeta = sum g
+// The layer of dynamic_tanh, y = activation(gamma tanh(alpha x) + beta + residual), alpha being one number:
+// on CUDA one launch forward and two backward, which read and write x's own type (squash.cu); on the CPU
+// operations of LibTorch around the sweeps of kernels.hpp, in the precision of the statistics.
+//   with t = tanh(alpha x) and u = gamma g (1 - t^2): dx = alpha u, dalpha = sum u x, dgamma = sum g t,
+//   dbeta = sum g
 #pragma once
 
 #include <ATen/core/Tensor.h>

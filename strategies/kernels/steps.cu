@@ -92,7 +92,8 @@ __global__ void every_item_together(Body body, int64_t items) {
   body(i, Together(i < items));
 }
 
-// The threads that share a group of channels (sample_channel.hpp): a row of the block, a power of two of them.
+// The threads that share a group of channels (sample_channel.hpp): a row of the block, a power of two of
+// them.
 class Row {
  public:
   __device__ explicit Row(bool inside) : lane_(inside ? threadIdx.x : kNone) {}

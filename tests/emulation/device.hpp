@@ -124,9 +124,10 @@ void leave_thread();
 struct Trapped : std::runtime_error {
   using runtime_error::runtime_error;
 };
-// Calls body() once for every thread. Throws Trapped where a thread has trapped, and std::runtime_error for what
-// a GPU would refuse, and where threads of a block part at a barrier or lanes at a shuffle, where a lane never
-// comes, where a thread takes a ticket without release and acquire, and where two streams take the same.
+// Calls body() once for every thread. Throws Trapped where a thread has trapped, and std::runtime_error for
+// what a GPU would refuse, and where threads of a block part at a barrier or lanes at a shuffle, where a
+// lane never comes, where a thread takes a ticket without release and acquire, and where two streams take
+// the same.
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);
 
 }  // namespace emulation

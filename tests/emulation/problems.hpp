@@ -48,7 +48,8 @@ std::string mismatch_of_many_towers(at::ScalarType type);
 // A sweep with the steps that follow it in one launch is what they are one after the other, to the last bit;
 // and a site without an exchange takes two launches forward and two backward.
 std::string mismatch_of_local_coefficients(const Problem& problem);
-// The kernels of filter_response_norm and dynamic_tanh, forward and backward, in two orders of threads and blocks.
+// The kernels of filter_response_norm and dynamic_tanh, forward and backward, in two orders of threads and
+// blocks.
 std::string mismatch_of_response_and_squash(const Problem& problem);
 // How many bytes they move under bfloat16, and that a NaN stays in its place.
 std::string mismatch_of_moved_bytes();

@@ -1,5 +1,5 @@
-// The kernels of filter_response_norm and dynamic_tanh on the emulated GPU against float64 loops, and the bytes
-// that they move.
+// The kernels of filter_response_norm and dynamic_tanh on the emulated GPU against float64 loops, and the
+// bytes that they move.
 #include <algorithm>
 #include <functional>
 

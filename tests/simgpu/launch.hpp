@@ -1,5 +1,5 @@
-// Stands for strategies/kernels/launch.cuh and harness/support/launch.cuh: a kernel's grid is work on a simulated stream, done by the
-// emulated GPU of tests/emulation, one grid at a time.
+// Stands for strategies/kernels/launch.cuh and harness/support/launch.cuh: a kernel's grid is work on a
+// simulated stream, done by the emulated GPU of tests/emulation, one grid at a time.
 #pragma once
 
 #include <c10/cuda/CUDAException.h>
