@@ -100,6 +100,8 @@ class C10dWorld : public World {
       reducer_backend_ = backends_.back();
       return;
     }
+    if (!on_gpu && at.exchange == Exchange::peers)
+      throw Error(Error::Kind::usage, "--exchange peers: ranks on CPUs have shared_memory or sockets");
     statistics_ = over_c10d(at, "statistics", on_gpu);
     gradients_ = over_c10d(at, "gradients", on_gpu);
     if (!is_delayed(at)) reducer_backend_ = backends_.back();

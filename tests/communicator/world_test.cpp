@@ -276,6 +276,17 @@ TEST(World, SocketsListenOnTheInterfaceThatTheUserNames) {
   ::unsetenv("GLOO_SOCKET_IFNAME");
 }
 
+TEST(World, PeersAreRefusedOnTheCpu) {
+  Rendezvous at = place(0, free_port(), milliseconds(100));
+  at.exchange = Exchange::peers;
+  try {
+    join_world(at, at::kCPU);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("shared_memory"), std::string::npos) << error.what();
+  }
+}
+
 TEST(World, AStrangerWhoHoldsThePortAndIsSilentEndsTheWait) {
   for (const bool store_exists : {false, true}) {
     const LoopbackSocket stranger;
