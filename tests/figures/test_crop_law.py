@@ -25,25 +25,28 @@ def report(loss, name="crop_size"):
 
 class CropLaw(FiguresCase):
     def test_a_power_of_the_values_is_found_and_holds(self):
-        law, fitted, judged = crop_law.judge(report(lambda values, _: 200 * values ** -0.4))
+        law, fitted, judged = crop_law.judge(report(lambda values, _: 200 * values ** -0.4), "values")
         self.assertEqual((len(fitted), len(judged)), (6, 3))
         self.assertAlmostEqual(law.a, 200, delta=0.5)
         self.assertAlmostEqual(law.k, 0.4, places=3)
         self.assertTrue(crop_law.verdict(judged)["holds"])
 
-    def test_a_loss_of_the_crop_alone_refutes_it(self):
-        judged = crop_law.judge(report(lambda _, crop: {32: 30, 64: 2, 96: 30}[crop]))[2]
-        self.assertFalse(crop_law.verdict(judged)["holds"])
+    def test_a_loss_of_the_crop_alone_refutes_both(self):
+        for by in crop_law.BY:
+            judged = crop_law.judge(report(lambda _, crop: {32: 30, 64: 2, 96: 30}[crop]), by)[2]
+            self.assertFalse(crop_law.verdict(judged)["holds"])
 
-    def test_the_figure_says_what_was_found_and_predicts_what_was_judged(self):
-        drawing = crop_law.draw(report(lambda values, _: 200 * values ** -0.4),
-                                report(lambda values, _: 20 * values ** -0.3, "crop_size_streets"))
-        self.assertIn("own statistics follows from the values", drawing.sentence)
+    def test_the_figure_says_how_far_each_law_is_off_and_predicts_what_was_judged(self):
+        def by_images(values, crop):
+            return 40 / (values / (crop // 4) ** 2)
+        drawing = crop_law.draw(report(by_images), report(by_images, "crop_size_streets"))
+        self.assertRegex(drawing.sentence, r"^Images .* to 0\.0 points, values .* to [1-9].* points\.$")
         predicted = [row for row in drawing.rows if row["predicted"] is not None]
         self.assertEqual({(row["experiment"], row["crop"]) for row in predicted},
                          {("crop_size", "[64,64]"), ("crop_size_streets", "[64,64]")})
         for row in predicted:
-            self.assertAlmostEqual(row["predicted"], row["loss"], places=2)
+            if row["by"] == "images":
+                self.assertAlmostEqual(row["predicted"], row["loss"], places=2)
 
     def test_the_crops_are_those_of_both_specs(self):
         for name in ("crop_size", "crop_size_streets"):
