@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <texts/clusters.hpp>
 
 #include "harness/components/parameters.hpp"
@@ -31,6 +33,7 @@ Cluster read_cluster(const Json& json) {
                   json.at("about"),
                   json.at("source"),
                   json.value("failure", ""),
+                  json.at("path"),
                   json.at("year"),
                   json.at("ranks"),
                   {},
@@ -60,14 +63,21 @@ FactorSpread bandwidth_of(const Interconnect& network, const std::string& cluste
   return spread_of_bandwidths(alike);
 }
 
-FactorSpread spread_of(const std::vector<double>& logs) {
-  const auto n = static_cast<double>(logs.size());
-  double mean = 0, squares = 0;
-  for (const double log : logs) mean += log / n;
-  for (const double log : logs) squares += (log - mean) * (log - mean);
-  const double deviation = std::sqrt(squares / (n - 1) * (1 + 1 / n));
-  const boost::math::students_t distribution(n - 1);
-  return {std::exp(mean), std::exp(deviation * boost::math::quantile(distribution, 0.95))};
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// The mean is that of the first group, the scatter that of all about their own means.
+FactorSpread spread_of(const std::vector<std::vector<double>>& groups_of_logs) {
+  double squares = 0, freedom = 0;
+  for (const std::vector<double>& logs : groups_of_logs) {
+    for (const double log : logs) squares += std::pow(log - mean_of(logs), 2);
+    freedom += static_cast<double>(logs.size()) - 1;
+  }
+  const std::vector<double>& first = groups_of_logs.front();
+  const double deviation = std::sqrt(squares / freedom * (1 + 1 / static_cast<double>(first.size())));
+  const boost::math::students_t distribution(freedom);
+  return {std::exp(mean_of(first)), std::exp(deviation * boost::math::quantile(distribution, 0.95))};
 }
 
 const Cluster& cluster_named(const std::string& name) {
@@ -148,12 +158,17 @@ const Json& known_failures() {
   return file().at("failures");
 }
 
-FactorSpread spread_of_factors(const std::vector<Cluster>& clusters) {
-  return spread_of(mapped(clusters, [](const Cluster& cluster) { return std::log(cluster.factor()); }));
+FactorSpread spread_of_factors(const std::vector<Cluster>& clusters, const std::string& path) {
+  std::map<std::string, std::vector<double>> logs;
+  for (const Cluster& cluster : clusters) logs[cluster.path].push_back(std::log(cluster.factor()));
+  std::vector<std::vector<double>> groups{logs.at(path)};
+  logs.erase(path);
+  for (const auto& [other, of_other] : logs) groups.push_back(of_other);
+  return spread_of(groups);
 }
 
 FactorSpread spread_of_bandwidths(const std::vector<BusBandwidth>& of_one_kind) {
-  return spread_of(mapped(of_one_kind, [](const BusBandwidth& one) { return std::log(one.bytes_per_s); }));
+  return spread_of({mapped(of_one_kind, [](const BusBandwidth& one) { return std::log(one.bytes_per_s); })});
 }
 
 double factor_per_doubling() {
@@ -187,13 +202,13 @@ std::unique_ptr<Fabric> cluster_fabric(const std::string& name) {
                                             widest, factor_per_doubling(), cluster.ranks, notes);
 }
 
-std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network) {
-  const FactorSpread spread = spread_of_factors(published_clusters());
+std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network, const std::string& path) {
+  const FactorSpread spread = spread_of_factors(published_clusters(), path);
   return std::make_unique<CalibratedFabric>(
       "no probe", "", network, spread.mean, spread.half_width, 1, 0,
       std::vector<std::string>{
-          "Exchanges: the model, times what the published clusters took of it: the interval "
-          "is as wide as they disagree. bnlab probe on the cluster narrows it."});
+          "Exchanges: the model, times what the published clusters of the path " + path +
+          " took of it: the interval is as wide as clusters disagree. bnlab probe on the cluster narrows it."});
 }
 
 }  // namespace bnlab

@@ -11,12 +11,16 @@
 
 namespace bnlab {
 
+// How all-reduces were launched: one by one, inside a CUDA graph, or so over symmetric memory.
+inline const std::vector<std::string> kPaths{"ordinary", "graph", "symmetric"};
+
 struct Cluster {
   struct Point {
     double bytes = 0;
     double seconds = 0;
   };
   std::string name, about, source, failure;
+  std::string path;  // one of kPaths
   int year = 0;
   int ranks = 0;
   Interconnect network;
@@ -61,7 +65,8 @@ struct FactorSpread {
   double mean = 1;
   double half_width = 1;  // a factor: from mean / half_width to mean * half_width
 };
-FactorSpread spread_of_factors(const std::vector<Cluster>& clusters);
+// The mean is that of the path's clusters, the scatter that of all clusters about the mean of their own path.
+FactorSpread spread_of_factors(const std::vector<Cluster>& clusters, const std::string& path);
 FactorSpread spread_of_bandwidths(const std::vector<BusBandwidth>& of_one_kind);
 
 // By how much the calibration of one kind of machine changes for each doubling of its ranks, as a factor:
@@ -72,6 +77,6 @@ double factor_per_doubling();
 // none.
 std::unique_ptr<Fabric> cluster_fabric(const std::string& name);
 // Without any: the interval is as wide as the published clusters disagree.
-std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network);
+std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network, const std::string& path = "graph");
 
 }  // namespace bnlab

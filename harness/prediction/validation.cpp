@@ -38,7 +38,7 @@ std::vector<CheckedPrediction> clusters_without_a_probe() {
   for (const Cluster& cluster : published_clusters()) {
     std::vector<Cluster> others = published_clusters();
     std::erase_if(others, [&](const Cluster& other) { return other.name == cluster.name; });
-    const FactorSpread spread = spread_of_factors(others);
+    const FactorSpread spread = spread_of_factors(others, cluster.path);
     double modelled = 0, measured = 0;  // of all its sizes, as geometric means
     for (const Cluster::Point& point : cluster.points) {
       modelled += std::log(cluster.modelled(point)) / static_cast<double>(cluster.points.size());
@@ -46,7 +46,7 @@ std::vector<CheckedPrediction> clusters_without_a_probe() {
     }
     const double mid = spread.mean * std::exp(modelled);
     checked.push_back({cluster.name,
-                       "the other clusters",
+                       "the other clusters: " + cluster.path,
                        {mid / spread.half_width, mid, mid * spread.half_width},
                        std::exp(measured)});
   }

@@ -26,6 +26,8 @@ deep=(--only model.name=backbone_unet)
 h100_ms=$("$BNLAB_INTERPRETER" -c 'import json; steps = json.load(open("results/one_gpu/times.json"))["resnet50_unet_2_images"]
 print(round(next(step["step_ms"][1] for step in steps if step["strategy"] == "per_tower"), 2))')
 "$bnlab" cost "$page/deep.json" --ranks 8,64,1024 --step-ms "$h100_ms" --json > "$scratch/h100.json"
+"$bnlab" cost "$page/deep.json" --ranks 8 --step-ms "$h100_ms" --path symmetric --json > "$scratch/symmetric.json"
 table price "ResNet-18, 60 exchanges, a step of 100 ms=$scratch/gpus.json" \
-  "ResNet-50, 126 exchanges, a step of $h100_ms ms=$scratch/h100.json" --csv "$page/price.csv"
+  "ResNet-50, 126 exchanges, a step of $h100_ms ms=$scratch/h100.json" \
+  "The same over symmetric memory=$scratch/symmetric.json" --csv "$page/price.csv"
 "$BNLAB_INTERPRETER" -B scripts/figures/prediction.py "$scratch/h100.json" --out "$page/figures/efficiency"

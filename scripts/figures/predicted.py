@@ -53,7 +53,7 @@ def price_table(networks):
     text = "| network | GPUs | ms more a step | images/s left |\n|---|---:|---:|---:|\n"
     for network, file in networks:
         rows = {(row["strategy"], row["ranks"]): row for row in read(file)["rows"]}
-        for gpus in _SHOWN:
+        for gpus in (gpus for gpus in _SHOWN if (_SYNC, gpus) in rows):
             row = rows[_SYNC, gpus]
             text += (f"| {network} | {gpus} | {interval(more(row, rows['per_tower', gpus]), 1e3, digits)} | "
                      f"{interval(row['relative_images_per_s'], 100, share, ' %')} |\n")

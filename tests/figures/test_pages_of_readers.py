@@ -90,7 +90,7 @@ class Readme(unittest.TestCase):
             self.assertEqual(rest.count(claim), 1, claim)
             rest = rest.replace(claim, "")
         # What the linked pages say in the same words.
-        for page, said in (("results/prediction/README.md", ["8 GPUs", "60 exchanges", "1.6 ms"]),
+        for page, said in (("results/prediction/README.md", ["8 GPUs", "60 exchanges", "1.3 ms"]),
                            ("scripts/README.md", ["0.6 GB", "3 GB"])):
             for words in said:
                 self.assertEqual(rest.count(words), 1, words)

@@ -111,15 +111,32 @@ TEST(Clusters, HaveTheFactorsThatTheirTimesAreOfTheModel) {
   EXPECT_LT(factor("gh200-2x4"), 1.6);
 }
 
-TEST(Clusters, WithoutAProbeTheIntervalHoldsFromTheFastestToOldEfa) {
-  const FactorSpread spread = spread_of_factors(published_clusters());
+TEST(Clusters, WithoutAProbeTheIntervalHoldsThoseOfTheSamePath) {
   for (const Cluster& cluster : published_clusters()) {
+    const FactorSpread spread = spread_of_factors(published_clusters(), cluster.path);
     EXPECT_LE(cluster.factor(), spread.mean * spread.half_width) << cluster.name;
     EXPECT_GE(cluster.factor(), spread.mean / spread.half_width) << cluster.name;
   }
   const Estimate time = unknown_fabric({})->seconds("nccl", "all_reduce", 128, 64);
   EXPECT_LT(time.low, time.mid);
   EXPECT_LT(time.mid, time.high);
+}
+
+// ln 2 and ln 8 on one path, ln 4 on another: the means are those of the paths, the scatter is the first's alone.
+TEST(Clusters, AreFittedApartByTheirPaths) {
+  const auto cluster = [](const std::string& path, double factor) {
+    Cluster one{.path = path, .ranks = 8};
+    one.points = {{128, factor * one.modelled({128, 0})}};
+    return one;
+  };
+  const std::vector<Cluster> all{cluster("graph", 2), cluster("ordinary", 4), cluster("graph", 8)};
+  const FactorSpread graph = spread_of_factors(all, "graph"), ordinary = spread_of_factors(all, "ordinary");
+  EXPECT_NEAR(graph.mean, 4, 1e-9);
+  EXPECT_NEAR(ordinary.mean, 4, 1e-9);
+  const double deviation = std::log(4.0) / std::sqrt(2.0);  // of the path that has two
+  constexpr double kQuantile = 6.313752;                    // Student's t, one degree of freedom, 0.95
+  EXPECT_NEAR(std::log(graph.half_width), kQuantile * deviation * std::sqrt(1.5), 1e-5);
+  EXPECT_NEAR(std::log(ordinary.half_width), kQuantile * deviation * std::sqrt(2.0), 1e-5);
 }
 
 TEST(LargeMessages, StartLaterThanSmallOnesAndTakeTheBusBandwidth) {
@@ -155,7 +172,7 @@ TEST(LargeMessages, WithoutAProbeGoByTheBandwidthsOfTheirKind) {
   EXPECT_EQ(milliseconds({}, 1), 0);
   const Estimate small = unknown_fabric({})->seconds("nccl", "all_reduce", 128, 8);
   EXPECT_NEAR(small.mid / modelled_seconds({}, "all_reduce", 128, 8),
-              spread_of_factors(published_clusters()).mean, 1e-9)
+              spread_of_factors(published_clusters(), "graph").mean, 1e-9)
       << "small ones as before";
 }
 

@@ -34,7 +34,7 @@ struct CostCommand {
   AskedSpec spec;
   Words only;
   std::vector<int> ranks{2, 8, 64, 256, 1024};
-  std::string probe, cluster, exchange, algorithm = "tree", link = "nvlink", data_dir;
+  std::string probe, cluster, exchange, algorithm = "tree", link = "nvlink", path = "graph", data_dir;
   int per_node = 8;
   std::vector<std::string> validate;
   double seconds = 0, step_ms = 0, host_us = 0, peak_tflops = 0, bandwidth_gb = 0;
@@ -59,6 +59,9 @@ struct CostCommand {
     option("--per-node N", per_node, "GPUs of a node").from(1, 4096).not_with({"--cluster", "--probe"});
     option("--link NAME", link, "Link of a node's GPUs: nvlink or pcie")
         .one_of({"nvlink", "pcie"})
+        .not_with({"--cluster", "--probe"});
+    option("--path NAME", path, "How NCCL is launched: ordinary, graph (a CUDA graph) or symmetric (memory)")
+        .one_of({"ordinary", "graph", "symmetric"})
         .not_with({"--cluster", "--probe"});
     option("--exchange HOW", exchange,
            "How ranks exchange: nccl, shared_memory or sockets. Default: all of the probe, else nccl")
@@ -269,23 +272,27 @@ int validate(const CostCommand& asked) {
 }
 
 int list_clusters(const CostCommand& asked) {
-  TextTable table{{{"name"}, {"ranks", true}, {"times the model", true}, {"what"}, {"source"}}, {}};
+  TextTable table{{{"name"}, {"ranks", true}, {"path"}, {"times the model", true}, {"what"}, {"source"}}, {}};
   Json json = Json::array();
   for (const Cluster& cluster : published_clusters()) {
     const std::string source = cluster.source + ", " + std::to_string(cluster.year);
-    table.rows.push_back({cluster.name, std::to_string(cluster.ranks), significant(cluster.factor(), 3),
-                          cluster.about, source});
+    table.rows.push_back({cluster.name, std::to_string(cluster.ranks), cluster.path,
+                          significant(cluster.factor(), 3), cluster.about, source});
     json.push_back({{"name", cluster.name},
                     {"ranks", cluster.ranks},
+                    {"path", cluster.path},
                     {"factor", cluster.factor()},
                     {"about", cluster.about},
                     {"source", source},
                     {"failure", or_null(cluster.failure)}});
   }
-  const FactorSpread spread = spread_of_factors(published_clusters());
-  std::string text = table.text() + "\nwithout a probe: " + significant(spread.mean, 3) +
-                     " times the model, from " + significant(spread.mean / spread.half_width, 2) + " to " +
-                     significant(spread.mean * spread.half_width, 2) + "\n\n";
+  std::string text = table.text() + "\nwithout a probe, times the model:";
+  for (const std::string& path : kPaths) {
+    const auto [mean, half_width] = spread_of_factors(published_clusters(), path);
+    text += (path == kPaths.front() ? " " : ", ") + path + " " + significant(mean, 3) + " (" +
+            significant(mean / half_width, 2) + " to " + significant(mean * half_width, 2) + ")";
+  }
+  text += "\n\n";
   TextTable bandwidths{{{"large all-reduces of"}, {"between GPUs"}, {"bus GB/s", true}, {"source"}}, {}};
   Json rates = Json::array();
   for (const BusBandwidth& one : published_bandwidths()) {
@@ -316,7 +323,7 @@ std::unique_ptr<Fabric> fabric_of(const CostCommand& asked, const Json& probe) {
     return probed_fabric(probe, std::filesystem::path(asked.probe).filename().string(),
                          factor_per_doubling());
   if (!asked.cluster.empty()) return cluster_fabric(asked.cluster);
-  return unknown_fabric({asked.algorithm, asked.link, asked.per_node});
+  return unknown_fabric({asked.algorithm, asked.link, asked.per_node}, asked.path);
 }
 
 int predict_steps(const CostCommand& asked) {
