@@ -55,3 +55,6 @@ figure() {
 }
 figure headline
 figure price
+law=results/crop_size/README.md
+"$BNLAB_PYTHON" -B scripts/figures/crop_law.py "$scratch"/crop_size{,_streets}.json --out results/crop_size/crop_law --table >"$scratch/law"
+sed -i -e '/^<!-- table:law -->$/,/^<!-- end -->$/{//!d}' -e "/^<!-- table:law -->\$/r $scratch/law" "$law"

@@ -51,11 +51,16 @@ def draw(report, cells, condition, styles):
 
 def _pair(contrast):
     """"sync - per_tower", with the statistics in brackets where these are not the saved ones on both sides."""
-    populations, (side, above) = (contrast.population, contrast.population_above), contrast.sides
+    populations, (side, above) = (contrast.population, contrast.population_above), map(_brief, contrast.sides)
     plain = contrast.metric in _COSTS or set(populations) == {"saved"}
     if side == above and not plain:
         return f"{side} [{' - '.join(populations)}]"
-    return " - ".join(each + ("" if plain else f" [{population}]") for each, population in zip(contrast.sides, populations))
+    return " - ".join(each + ("" if plain else f" [{population}]") for each, population in zip((side, above), populations))
+
+
+def _brief(side):
+    """"sync at 8x1" of runs that are named by their keys."""
+    return re.sub(r"^strategy=(.+), towers=(\d+), batch_per_tower=(\d+)$", r"\1 at \2x\3", side)
 
 
 def _in_words(text):
@@ -66,7 +71,7 @@ def _in_words(text):
 def _where(contrast):
     """"8x2, shards iid", and the placement where a cost was compared on several."""
     if not contrast.grouping:
-        return contrast.at.replace("=", " ") if contrast.difference else ""
+        return re.sub(r"(?:\w+\.)*(\w+)=", r"\1 ", contrast.at) if contrast.difference else ""
     conditions = [f"{key.rsplit('.', 1)[-1]} {text}" for key, text in sorted(contrast.conditions.items())]
     placement = [f"as {contrast.placement}"] if contrast.placement else []
     return ", ".join([grouping_text(contrast.grouping)] + conditions + placement)

@@ -1,7 +1,6 @@
 """Whether what `per_tower` loses against `sync` follows from the values per statistic at the poorest norm site, or from the images per GPU.
 
-  python3 scripts/figures/crop_law.py --names
-  python3 scripts/figures/crop_law.py REPORT.json... --out results/crop_size/figures
+  python3 scripts/figures/crop_law.py CROP_SIZE.json CROP_SIZE_STREETS.json --out results/crop_size/crop_law [--table]
 
 The reports are those of crop_size and crop_size_streets. In each, the law loss = a n^-k is fitted by least squares to the cells
 of 32 and 96 pixels, and judged on those of 64, which have other networks, too. Its interval for a new cell is the 95 % t interval
@@ -10,14 +9,14 @@ half-width is at most 5 points and at most one of twelve cells lies outside. Onc
 any run. Once n are the images per GPU, declared after the runs on nuclei and before those on street images.
 """
 
-import sys
 from collections import namedtuple
 
 import numpy as np
 
-import drawing
 import layout
+import report as reports
 import style
+from drawing import Drawing, of_file
 
 FITTED, JUDGED = ("[32,32]", "[96,96]"), ("[64,64]",)  # crops
 BY = {"values": "values per statistic at the poorest site", "images": "images per GPU"}
@@ -94,17 +93,36 @@ TITLES = {"crop_size": "nuclei", "crop_size_streets": "street images"}
 
 def sentence(found):
     """`found`: what `verdict` says of each key of BY."""
-    off = {by: f"{one['error']:.1f} points" for by, one in found.items()}
-    return (f"Images per GPU predict what each GPU's own statistics lose to {off['images']}, values per statistic "
-            f"to {off['values']}.")
+    off = {by: f"{one['error']:.1f}" for by, one in found.items()}
+    return f"Images per GPU predict the loss to {off['images']} points, values per statistic to {off['values']}."
 
 
-def draw(*found):
-    every = {by: [judge(report, by) for report in found] for by in BY}
-    says = sentence({by: verdict([each for *_, judged in laws for each in judged]) for by, laws in every.items()})
+def judge_all(found):
+    """{key of BY: what `judge` says of each report}"""
+    return {by: [judge(report, by) for report in found] for by in BY}
+
+
+def verdicts(every):
+    return {by: verdict([each for *_, judged in laws for each in judged]) for by, laws in every.items()}
+
+
+def markdown(found):
+    text = "| loss = a n^-k, n | error | of the nearest cell | interval | outside | verdict |\n|---|---:|---:|---:|---:|---|\n"
+    every = judge_all(found)
+    alone = [(f", {TITLES[report.name]} alone", verdicts({by: [laws[k]] for by, laws in every.items()})) for k, report in enumerate(found)]
+    for where, of_each in [("", verdicts(every)), *alone]:
+        for by, one in of_each.items():
+            text += (f"| {BY[by]}{where} | {one['error']:.1f} | {one['error_of_nearest']:.1f} | ±{one['half_width']:.1f} | "
+                     f"{one['outside']} of {one['of']} | {'-' if where else 'holds' if one['holds'] else 'refuted'} |\n")
+    return text
+
+
+def draw(found):
+    every = judge_all(found)
+    says = sentence(verdicts(every))
     looks = {"fitted: 32 and 96 pixels": style.Style(style.BLUE, "o", "none"),
              "judged: 64 pixels": style.Style(style.VERMILION, "s", "none")}
-    figure, panels = layout.new_page(says, "per_tower against sync, means over the seeds; lines: the fitted law with its 95 % interval.",
+    figure, panels = layout.new_page(says, "What per_tower loses against sync, means over the seeds; lines: the fitted law with its 95 % interval.",
                                      style.DOUBLE, 2.3 * len(found), rows=len(found), columns=len(BY), legend=looks)
     rows = []
     for report, of_report, *laws in zip(found, panels, *every.values()):
@@ -127,8 +145,8 @@ def draw(*found):
             rows += [{"experiment": report.name, "by": by, **each.cell._asdict(), "predicted": each.loss,
                       "half_width": each.half_width, "nearest": each.nearest} for each in judged]
         of_report[0].set_ylabel("points below sync")
-    return drawing.Drawing(figure, rows, says)
+    return Drawing(figure, rows, says)
 
 
 if __name__ == "__main__":
-    sys.exit(drawing.of_readme(__doc__, TITLES, "crop_law", draw, drawing.save_page))
+    of_file(__doc__, lambda *files: list(map(reports.load, files)), draw, markdown, files=len(TITLES))

@@ -1,9 +1,17 @@
+import io
 import json
+import tempfile
+import unittest
+from pathlib import Path
 from types import SimpleNamespace
 
 from figures_case import FiguresCase  # first: it says where the modules of the figures are
 
 import crop_law
+import drawing
+import report as reports
+import style
+from committed import bnlab_report, page_of, table_in
 from plot import ROOT
 
 CROPS = {"[32,32]": 32, "[64,64]": 64, "[96,96]": 96}
@@ -39,9 +47,9 @@ class CropLaw(FiguresCase):
     def test_the_figure_says_how_far_each_law_is_off_and_predicts_what_was_judged(self):
         def by_images(values, crop):
             return 40 / (values / (crop // 4) ** 2)
-        drawing = crop_law.draw(report(by_images), report(by_images, "crop_size_streets"))
-        self.assertRegex(drawing.sentence, r"^Images .* to 0\.0 points, values .* to [1-9].* points\.$")
-        predicted = [row for row in drawing.rows if row["predicted"] is not None]
+        drawn = crop_law.draw([report(by_images), report(by_images, "crop_size_streets")])
+        self.assertRegex(drawn.sentence, r"^Images .* to 0\.0 points, values .* to [1-9].*\.$")
+        predicted = [row for row in drawn.rows if row["predicted"] is not None]
         self.assertEqual({(row["experiment"], row["crop"]) for row in predicted},
                          {("crop_size", "[64,64]"), ("crop_size_streets", "[64,64]")})
         for row in predicted:
@@ -50,6 +58,17 @@ class CropLaw(FiguresCase):
 
     def test_the_crops_are_those_of_both_specs(self):
         for name in ("crop_size", "crop_size_streets"):
-            spec = json.loads((ROOT / f"experiments/unanswered/{name}.json").read_text(encoding="utf-8"))
+            spec = json.loads((ROOT / f"experiments/{name}.json").read_text(encoding="utf-8"))
             crops = {json.dumps(crop, separators=(",", ":")) for crop, _ in spec["matrix"]["task.crop,model.levels"]}
             self.assertEqual(crops, {*crop_law.FITTED, *crop_law.JUDGED})
+
+
+class CommittedLaw(unittest.TestCase):
+    def test_figure_and_table_show_what_the_records_give(self):
+        found = [reports.read(io.StringIO(bnlab_report(name))) for name in crop_law.TITLES]
+        style.apply()
+        with tempfile.TemporaryDirectory() as out:
+            drawing.save_page(crop_law.draw(found), Path(out, "crop_law"))
+            self.assertEqual(Path(out, "crop_law.csv").read_text(encoding="utf-8"),
+                             (ROOT / "results/crop_size/crop_law.csv").read_text(encoding="utf-8"))
+        self.assertEqual(table_in(page_of("crop_size"), "law").strip(), crop_law.markdown(found).strip())

@@ -20,6 +20,7 @@ import report as reports
 import style
 from committed import (EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_page, bnlab_report, evidence, page_of, table_in,
                        with_answers)
+from test_crop_law import CommittedLaw
 from test_headline import CommittedHeadline
 from test_page_numbers import CommittedPages, LookedUp, Predicted, Read
 from test_pages_of_readers import PagesOfReaders, Readme
