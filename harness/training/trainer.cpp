@@ -192,7 +192,6 @@ void Trainer::train_step(int64_t step) {
   const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
   end_part(StepTimer::forward, ActivityPart::backward);
 
-  gradient_sync_->before_backward();
   graphs_.backward();
   gradient_sync_->exchange();
   end_part(StepTimer::backward, ActivityPart::optimizer);
@@ -234,7 +233,10 @@ at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
     const Batch passed = data_.micro_batch(batch, pass);
     const at::Tensor total = Loss::total(loss_of, model_.forward(passed, step, Mode::train), passed);
     const at::Tensor loss = loss_scale_ ? loss_scale_->scaled(total) : total;
-    if (pass + 1 == data_.passes()) return before.defined() ? loss + before : loss;
+    if (pass + 1 == data_.passes()) {
+      gradient_sync_->before_backward();
+      return before.defined() ? loss + before : loss;
+    }
     end_part_of_pass(StepTimer::forward, ActivityPart::backward);
     loss.backward();
     end_part_of_pass(StepTimer::backward, ActivityPart::forward);

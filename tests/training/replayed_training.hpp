@@ -89,12 +89,14 @@ class Training {
       for (int64_t pass = 0;; ++pass) {
         const Batch passed = data_.micro_batch(batch, pass);
         const at::Tensor loss = Loss::total(loss_of, model_.forward(passed, index, Mode::train), passed);
-        if (pass + 1 == data_.passes()) return loss;
+        if (pass + 1 == data_.passes()) {
+          gradients_->before_backward();
+          return loss;
+        }
         loss.backward();
       }
     };
     graphs_.forward(forward, [this] { gradients_->after_backward(); });
-    gradients_->before_backward();
     graphs_.backward();
     gradients_->exchange();
   }
