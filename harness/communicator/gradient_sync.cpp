@@ -1,5 +1,7 @@
 #include "harness/communicator/gradient_sync.hpp"
 
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -49,6 +51,16 @@ std::vector<Flat> flats_of(const std::vector<at::Tensor>& tensors) {
   return flats;
 }
 
+// From then on the gradients are views of the flat tensor, multiplied with `factor`.
+void take_gradients(Flat& flat, double factor) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : flat.tensors) gradients.push_back(parameter.grad());
+  at::_foreach_copy_(flat.places, gradients);
+  for (size_t i = 0; i < flat.tensors.size(); ++i) flat.tensors[i].mutable_grad() = flat.places[i];
+  if (factor != 1) flat.flat.mul_(factor);
+}
+
 class FlatSync : public GradientSync {
  public:
   FlatSync(std::vector<at::Tensor> parameters, FlatExchange exchange, double factor, bool replayed)
@@ -60,15 +72,8 @@ class FlatSync : public GradientSync {
   void before_backward() override {}
 
   void after_backward() override {
-    const at::NoGradGuard no_grad;
     if (flats_.empty()) flats_ = flats_of(parameters_);
-    for (Flat& flat : flats_) {
-      std::vector<at::Tensor> gradients;
-      for (const at::Tensor& parameter : flat.tensors) gradients.push_back(parameter.grad());
-      at::_foreach_copy_(flat.places, gradients);
-      for (size_t i = 0; i < flat.tensors.size(); ++i) flat.tensors[i].mutable_grad() = flat.places[i];
-      if (factor_ != 1) flat.flat.mul_(factor_);
-    }
+    for (Flat& flat : flats_) take_gradients(flat, factor_);
   }
 
   void exchange() override {
@@ -113,9 +118,6 @@ class SyncOfOne : public GradientSync {
   Ledger& ledger_;
 };
 
-constexpr int64_t kFirstBucketBytes = 1 << 20;  // small, so that the first exchange starts early
-constexpr int64_t kBucketBytes = 25 << 20;
-
 // The process group that the Reducer uses. Every bucket is booked when it is sent.
 class BookedGroup : public c10d::ProcessGroup {
  public:
@@ -141,8 +143,8 @@ class ReducerSync : public GradientSync {
  public:
   ReducerSync(std::vector<at::Tensor> parameters, c10::intrusive_ptr<c10d::ProcessGroup> group)
       : parameters_(std::move(parameters)) {
-    auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-        parameters_, {static_cast<size_t>(kFirstBucketBytes), static_cast<size_t>(kBucketBytes)});
+    auto [buckets, limits] =
+        c10d::compute_bucket_assignment_by_size(parameters_, {kFirstBucketBytes, kBucketBytes});
     std::reverse(buckets.begin(), buckets.end());  // gradients arrive last parameter first
     reducer_ = std::make_shared<c10d::Reducer>(
         parameters_, std::move(buckets), std::move(group), std::vector<bool>(parameters_.size(), false),
@@ -170,6 +172,77 @@ class ReducerSync : public GradientSync {
   std::shared_ptr<c10d::Reducer> reducer_;
 };
 
+// The hooks see every backward pass that is made or recorded, and take part in those with which an exchange
+// goes.
+class BucketSync : public GradientSync {
+ public:
+  BucketSync(const std::vector<at::Tensor>& parameters, Communicator& gradients,
+             const std::vector<size_t>& bucket_bytes)
+      : arriving_(parameters.rbegin(), parameters.rend()), gradients_(gradients) {
+    const auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(arriving_, bucket_bytes));
+    for (const std::vector<size_t>& places : buckets) {
+      std::vector<at::Tensor> in_bucket;
+      for (const size_t place : places) in_bucket.push_back(arriving_[place]);
+      for (const at::Tensor& parameter : in_bucket)
+        torch::autograd::impl::set_post_acc_grad_hooks(parameter,
+                                                       std::make_unique<Hook>(*this, buckets_.size()));
+      buckets_.push_back(std::move(flats_of(in_bucket).front()));  // a bucket has one dtype
+    }
+  }
+  ~BucketSync() override {
+    for (const at::Tensor& parameter : arriving_)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  }
+  BucketSync(const BucketSync&) = delete;
+  BucketSync& operator=(const BucketSync&) = delete;
+
+  void before_forward() override {}
+
+  void before_backward() override {
+    missing_.clear();
+    for (const Flat& bucket : buckets_) missing_.push_back(bucket.tensors.size());
+    under_way_.clear();
+  }
+
+  void after_backward() override {
+    TORCH_INTERNAL_ASSERT(under_way_.size() == buckets_.size(), "a parameter has no gradient");
+    for (const std::unique_ptr<Pending>& exchange : under_way_) exchange->wait();
+    under_way_.clear();
+    missing_.clear();
+  }
+
+  void exchange() override {}
+  void after_step(int64_t /*steps_done*/) override { drop_gradients(arriving_); }
+
+ private:
+  class Hook : public torch::autograd::PostAccumulateGradHook {
+   public:
+    Hook(BucketSync& sync, size_t bucket) : sync_(sync), bucket_(bucket) {}
+    void operator()(const at::Tensor& /*parameter*/) override { sync_.arrived(bucket_); }
+
+   private:
+    BucketSync& sync_;
+    size_t bucket_;
+  };
+
+  // Ranks whose gradients arrive in another order exchange the buckets in the same one.
+  void arrived(size_t bucket) {
+    if (missing_.empty()) return;
+    --missing_[bucket];
+    for (size_t next = under_way_.size(); next < buckets_.size() && missing_[next] == 0; ++next) {
+      Flat& full = buckets_[next];
+      take_gradients(full, 1.0 / gradients_.size());
+      under_way_.push_back(gradients_.all_reduce_async(full.flat, Purpose::gradients));
+    }
+  }
+
+  std::vector<at::Tensor> arriving_;  // the last parameter first
+  Communicator& gradients_;
+  std::vector<Flat> buckets_;
+  std::vector<size_t> missing_;  // gradients of each bucket; empty where none is awaited
+  std::vector<std::unique_ptr<Pending>> under_way_;
+};
+
 }  // namespace
 
 void exchange_flat(const std::vector<at::Tensor>& tensors, const FlatExchange& exchange) {
@@ -184,6 +257,12 @@ void exchange_flat(const std::vector<at::Tensor>& tensors, const FlatExchange& e
 std::unique_ptr<GradientSync> make_flat_sync(std::vector<at::Tensor> parameters, FlatExchange exchange,
                                              double factor, bool replayed) {
   return std::make_unique<FlatSync>(std::move(parameters), std::move(exchange), factor, replayed);
+}
+
+std::unique_ptr<GradientSync> make_bucket_sync(const std::vector<at::Tensor>& parameters,
+                                               Communicator& gradients,
+                                               const std::vector<size_t>& bucket_bytes) {
+  return std::make_unique<BucketSync>(parameters, gradients, bucket_bytes);
 }
 
 std::unique_ptr<GradientSync> make_sync_of_one(std::vector<at::Tensor> parameters, Ledger& ledger) {

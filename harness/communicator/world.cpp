@@ -98,6 +98,7 @@ class C10dWorld : public World {
       }
       gradients_ = over_c10d(at, "gradients", on_gpu);
       reducer_backend_ = backends_.back();
+      records_gradients_ = true;
       return;
     }
     if (!on_gpu && at.exchange == Exchange::peers)
@@ -140,6 +141,7 @@ class C10dWorld : public World {
         1.0 / size_,  // before the sum, as c10d's Reducer does
         after_backward);
   }
+  bool records_gradients() const override { return records_gradients_; }
 
   void barrier() override {
     statistics_->barrier();
@@ -203,7 +205,7 @@ class C10dWorld : public World {
   c10::intrusive_ptr<c10d::Backend>
       reducer_backend_;  // none where ranks share memory or a GPU, or exchanges are delayed
   std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
-  bool host_is_made_ = false, is_shut_down_ = false;
+  bool records_gradients_ = false, host_is_made_ = false, is_shut_down_ = false;
 };
 
 // Over a process group of the program's own; null: one rank.

@@ -39,6 +39,9 @@ class World {
   // backward pass that is a replay.
   virtual std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
                                                       bool after_backward) = 0;
+  // Whether a recorded backward pass may hold exchanges of gradients() beside those of statistics()
+  // (make_bucket_sync). The same on all ranks.
+  virtual bool records_gradients() const { return false; }
   // Waits for the others; another run can then begin in this world. Not called after an error.
   virtual void barrier() = 0;
   // Waits for the others, then shuts the process groups down. Not called after an error.

@@ -74,6 +74,8 @@ std::unique_ptr<GradientSync> make_gradient_sync(const RunSpec& spec, Trained tr
     case GradientRoute::reducer:
       break;
   }
+  if (trained.replayed && world.records_gradients())
+    return make_bucket_sync(trained.parameters, world.gradients());
   return world.gradient_sync(trained.parameters, trained.replayed);
 }
 

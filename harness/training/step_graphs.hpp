@@ -2,7 +2,7 @@
 // replayed: after some steps that are alike (repeats of strategy.hpp) one is recorded, and the steps that
 // follow are replays of it on batches that are copied to where its batch lay. A step has three parts, each a
 // graph: the forward pass, the backward pass, and what changes the weights. Between the last two the ranks
-// exchange gradients by an ordinary call.
+// exchange gradients by an ordinary call, unless the backward pass holds the exchange (gradient_sync.hpp).
 //
 // A recording ends where the steps are no longer alike, or where something else than a step has been done
 // (invalidate), which may have moved the tensors that the recording works on. A step that one rank cannot

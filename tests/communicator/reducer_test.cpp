@@ -1,11 +1,13 @@
-// What the ledger says of the gradients that c10d's Reducer averages, and of those that go through shared
-// memory.
+// What the ledger says of the gradients that c10d's Reducer averages, of those that go through shared memory,
+// and of buckets that a graph can hold.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
+#include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 
 namespace bnlab::reducer_test {
@@ -65,6 +67,38 @@ TEST(FlatSync, BooksOneExchangeInEveryStep) {
   const std::vector<int64_t> sizes{100003, 1, 70001};
   on_thread_ranks(2, at::kCPU, [&](World& world) {
     for (const auto& step : exchanged(world, sizes, 2)) EXPECT_EQ(step, (std::vector<int64_t>{170005}));
+  });
+}
+
+// The last parameters' come first, on each rank, in whatever order they arrive. Of two passes the last one
+// exchanges the sum.
+TEST(BucketSync, ExchangesFullBucketsInOneOrderDuringTheLastPass) {
+  on_thread_ranks(2, at::kCPU, [](World& world) {
+    std::vector<at::Tensor> parameters;
+    for (const int64_t size : {40, 1, 7, 3}) parameters.push_back(at::zeros({size}).set_requires_grad(true));
+    std::vector<at::Tensor> used = parameters;
+    if (world.rank() == 1) std::reverse(used.begin(), used.end());
+    const auto sync =
+        make_bucket_sync(parameters, world.gradients(), {3 * sizeof(float), 10 * sizeof(float)});
+    const auto pass = [&](double factor) {
+      at::Tensor loss = at::zeros({});
+      for (const at::Tensor& p : used) loss = loss + p.sum() * factor;
+      loss.backward();
+    };
+    world.ledger().keep_list(true);
+    for (int step = 0; step < 2; ++step) {
+      world.ledger().clear();
+      pass(10);
+      EXPECT_TRUE(world.ledger().list().empty());
+      sync->before_backward();
+      pass(world.rank() + 1);
+      sync->after_backward();
+      std::vector<int64_t> exchanged;
+      for (const Collective& collective : world.ledger().list()) exchanged.push_back(collective.elements);
+      EXPECT_EQ(exchanged, (std::vector<int64_t>{3, 48}));
+      for (const at::Tensor& p : parameters) EXPECT_TRUE(at::equal(p.grad(), at::full_like(p, 11.5)));
+      sync->after_step(step + 1);
+    }
   });
 }
 

@@ -93,34 +93,35 @@ class Commands(SimulatedRuns):
 class Step(SimulatedRuns):
     """Bars against more work on the way: what a step gives to the GPU beside two graphs."""
 
-    def per_step(self, keys, ranks):
+    def per_step(self, keys, ranks, *more):
         counts = []
         for steps in (20, 40):
             folder = self.folder / f"counts{len(list(self.folder.iterdir()))}"
             folder.mkdir()
             self.train({"steps": steps, "eval_every": 0, "log_every": 1000, "seed": 0, "task": TASK | {"train": 1000},
-                        "precision": "float32"} | keys, ranks=ranks,
+                        "precision": "float32"} | keys, *more, ranks=ranks,
                        variables={"SIMGPU_COUNTS": str(folder)})
             counts.append([json.loads(file.read_text()) for file in folder.iterdir()])
             self.assertEqual(len(counts[-1]), ranks)
         most = [max(counts_of, key=lambda count: count["kernels"]) for counts_of in counts]
         return {name: (most[1][name] - most[0][name]) / 20 for name in most[0]}
 
-    def beside_two_graphs(self, keys, ranks):
-        given = self.per_step({"strategy": "sync"} | keys, ranks)
+    def beside_two_graphs(self, keys, ranks, *more):
+        given = self.per_step({"strategy": "sync"} | keys, ranks, *more)
         self.assertLessEqual(given["host_waits"], 2, given)  # for the times of a step long before
         return sum(given[name] for name in ("graphs", "kernels", "copies", "sets", "collectives")) - 2
 
     # A batch that comes and is copied to where the recorded one lay, the numbers of the step, the graph of the update; and
-    # where there are several ranks, their exchange.
+    # where there are several ranks, their exchange, unless the graph of the backward pass holds it.
     def test_gives_few_operations_beside_its_graphs(self):
         everything = {"optimizer": {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05, "norm_lr_multiplier": 0.5},
                       "weight_ema": 0.9}
         masks = {"model": {"name": "fcn", "backbone": {"name": "resnet", "width": 2}, "auxiliary_weight": 0.4},
                  "task": TASK | {"size": [33, 33], "train": 1000}}
-        for keys, ranks, most in (({}, 1, 4), ({}, 2, 5), (everything, 1, 4), (everything, 2, 5), (masks, 1, 4)):
-            with self.subTest(ranks=ranks, keys=keys):
-                self.assertLessEqual(self.beside_two_graphs(keys, ranks), most)
+        peers = "--exchange", "peers"
+        for keys, ranks, most, *more in (({}, 1, 4), ({}, 2, 5), ({}, 2, 4, *peers), (everything, 1, 4), (everything, 2, 5), (masks, 1, 4)):
+            with self.subTest(ranks=ranks, keys=keys, more=more):
+                self.assertLessEqual(self.beside_two_graphs(keys, ranks, *more), most)
 
     # In float64, for checks, the update is not replayed: two groups of parameters, the sum of the loss.
     def test_gives_few_more_in_float64(self):

@@ -12,12 +12,12 @@ import signal
 import time
 import unittest
 
-from runs import PATIENCE, STRATEGIES, SimulatedRuns
+from runs import LATE, PATIENCE, STRATEGIES, SimulatedRuns
 from test_endings import children, lines_logged
 
 MATRIX = {"matrix": {"seed": [0], "strategy": STRATEGIES}}
 ROUTES = ("all_gather", "all_reduce", "gather_activations", "gather_activations_host", "host", "reduce_broadcast")
-SHARED = {"SIMGPU_DEVICES": "1"}
+SHARED, OWN = {"SIMGPU_DEVICES": "1"}, {"SIMGPU_DEVICES": "2"}
 
 
 class Peers:
@@ -75,8 +75,21 @@ class Launches(Peers, SimulatedRuns):
 class OwnGpus(Peers, SimulatedRuns):
     def test_gradients_meet_through_nccl(self):
         matrix = {"matrix": {"seed": [0], "strategy": ["sync", "batch_renorm"]}}
-        two = {"SIMGPU_DEVICES": "2"}
-        self.expect_close(self.over_peers(matrix, 2, two), self.train(matrix, device="cpu"), 1e-10)
+        self.expect_close(self.over_peers(matrix, 2, OWN), self.train(matrix, device="cpu"), 1e-10)
+
+    def test_and_inside_replayed_backward_passes_by_buckets(self):
+        wide = {"seed": 0, "steps": 8, "eval_every": 8, "model": {"name": "unet", "base": 48, "levels": 2},
+                "matrix": {"accumulate,strategy": [[1, "per_tower"], [2, "sync"]]}}
+        replayed, by_themselves = (self.over_peers(wide | {"cuda_graph": graphs}, 2, OWN) for graphs in (True, False))
+        self.expect_close(replayed, self.train(wide, device="cpu"), 1e-10)
+        self.expect_close(replayed, by_themselves, 0)
+        for late in LATE:
+            self.expect_close(self.over_peers(wide, 2, OWN | late), replayed, 0)
+        for name, run in replayed.items():
+            with self.subTest(run=name):
+                self.assertGreater(run.graphs["replayed_steps"], 0, run.graphs)
+                ours, theirs = (runs[name].result["communication"]["gradients"] for runs in (replayed, by_themselves))
+                self.assertEqual(ours, {"collectives_per_step": 2, "bytes_per_step": theirs["bytes_per_step"]})
 
     def test_gpus_out_of_reach_are_refused(self):
         self.train({"seed": 0, "strategy": "sync"}, "--exchange", "peers", ranks=2, launched=True, ends=1,
@@ -90,11 +103,11 @@ class OwnGpus(Peers, SimulatedRuns):
 
 
 class Lost(Peers, SimulatedRuns):
-    def lose_a_rank(self, how, keys):
+    def lose_a_rank(self, how, keys, variables=SHARED):
         """The outcome of a run whose second rank gets this signal, and the seconds until it ended."""
         keys = {"strategy": "sync", "seed": 0, "steps": 5000, "eval_every": 5000, "log_every": 1, "collective_timeout_s": 4} | keys
         command, results = self.command(keys, "--device", "cuda", "--ranks", "2", "--exchange", "peers")
-        process = self.start_process(command, os.environ | SHARED, start_new_session=True)
+        process = self.start_process(command, os.environ | variables, start_new_session=True)
         self.until(process, lambda: lines_logged(results) > 8)
         os.kill(max(children(process.pid)), how)
         begun = time.monotonic()
@@ -108,11 +121,13 @@ class Lost(Peers, SimulatedRuns):
         self.assertLess(seconds, 45)
 
     def test_a_rank_that_stands_still_is_named(self):
-        for keys in ({}, {"cuda_graph": False}):
+        peers, others = "rank 1 did not take part in an exchange", "rank 1 did not (take part in an exchange|answer)"
+        for keys, variables, said in (({}, SHARED, peers), ({"cuda_graph": False}, SHARED, peers),
+                                      ({"log_every": 20}, OWN | LATE[0], others)):  # who waits in NCCL cannot say for whom
             with self.subTest(keys=keys):
-                outcome, seconds = self.lose_a_rank(signal.SIGSTOP, keys)
+                outcome, seconds = self.lose_a_rank(signal.SIGSTOP, keys, variables)
                 self.assertIn(outcome["status"], ("timeout", "crashed"), outcome)  # as the host finds it
-                self.assertIn("rank 1 did not take part in an exchange", outcome["message"])
+                self.assertRegex(outcome["message"], said)
                 self.assertLess(seconds, 45)
 
 

@@ -60,6 +60,21 @@ class Planted(runs.SimulatedRuns):
                 wrong = not found or found[0].record["outcome"]["status"] != "ok" or difference(found[0], right) > 0
                 self.assertTrue(wrong)
 
+    def test_gradients_that_graphs_exchange_need_their_order(self):
+        def trained(fault, late, **how):
+            keys = {"strategy": "sync", "seed": 0, "steps": 8, "eval_every": 8, "accumulate": 2,
+                    "model": {"name": "unet", "base": 48, "levels": 2}}
+            return self.train(keys, "--exchange", "peers", ranks=2, launched=True, **how,
+                              variables=late | {"SIMGPU_DEVICES": "2", "SIMGPU_FAULT": fault}).values()
+        (right,) = trained("", {})
+        for fault, where in (("no wait", ""), ("early exchange", " in a graph")):  # without the wait none is recorded
+            with self.subTest(fault):
+                found = []
+                for late in LATE:
+                    found += [difference(run, right) > 0 for run in trained(fault, late, races=True, ends=None)]
+                    self.assertRegex("\n".join(self.races), rf"nccl all_reduce \(stream \d+{where}, .* with no order between them")
+                self.assertIn(True, found)
+
     def test_streams_that_share_tickets_are_found(self):
         """Ranks that are threads, each with a stream of its own."""
         kernel = r"kernel .* \(stream \d+, (write|read)\)"
