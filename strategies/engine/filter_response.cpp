@@ -39,8 +39,7 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
     const bool relu = activation == Activation::relu, from_input = relu && !residual.defined();
     const bool adds_again = relu && residual.defined() && x.is_cuda();
     ctx->save_for_backward({x, options.weight, relu ? made.z : at::Tensor(), options.threshold, k.mean,
-                            k.invstd, k.count, k.scale, k.shift, options.bias,
-                            adds_again ? residual : at::Tensor()});
+                            k.invstd, k.scale, k.shift, options.bias, adds_again ? residual : at::Tensor()});
     ctx->saved_data["activation"] = static_cast<int64_t>(activation);
     ctx->saved_data["from_input"] = from_input;
     ctx->saved_data["residual"] = residual.defined() && residual.requires_grad();
@@ -62,15 +61,14 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &residual = saved[10];
+    const at::Tensor &x = saved[0], &residual = saved[9];
     const kernels::ResponseOptions options{
         .eps = ctx->saved_data["eps"].toDouble(),
         .weight = saved[1],
-        .bias = saved[9],
+        .bias = saved[8],
         .threshold = saved[3],
         .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt())};
-    const kernels::Coefficients k{
-        .mean = saved[4], .invstd = saved[5], .scale = saved[7], .shift = saved[8], .count = saved[6]};
+    const kernels::Coefficients k{.mean = saved[4], .invstd = saved[5], .scale = saved[6], .shift = saved[7]};
     kernels::Incoming in{.dy = dys[0],
                          .x = x,
                          .y = saved[2],

@@ -9,6 +9,12 @@
 
 namespace bnlab::kernels {
 
+// The elements of a tensor, null where it is undefined.
+template <class T>
+T* data(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+}
+
 // x is a dense [rows, channels, plane] array (contiguous) or [rows * plane, channels] (channels_last).
 // With plane = 1 the two are the same and channels_last is set.
 struct Layout {
@@ -37,6 +43,24 @@ BackwardInputs backward_inputs(const char* where, const at::Tensor& dy, const at
                                const at::Tensor& y, const Offsets& offsets, const at::Tensor& mean,
                                Activation activation, const FromInput& from_input, Layout& layout);
 at::Tensor empty_rows(const at::Tensor& x, const Offsets& offsets);  // what `moments` gives
+
+// What the layers of response.hpp and squash.hpp take and give on CUDA, of one layout and dense; undefined
+// where it is not there, or not wanted. Forward `out` is y.
+struct LayerTensors {
+  Offsets offsets = {};
+  Layout layout = {};
+  at::Tensor x = {}, residual = {}, dy = {}, out = {}, dresidual = {};
+  bool relu = false;
+};
+// Those of a forward pass. A backward pass sets the others by `like`.
+LayerTensors layer_tensors(const char* where, const at::Tensor& x, const Offsets& offsets,
+                           const at::Tensor& residual, Activation activation);
+// Those of a parameter's gradient: undefined without one, and 0 where x has no elements.
+at::Tensor empty_gradient(const at::Tensor& parameter, const at::Tensor& x);
+
+Coefficients empty_coefficients(int64_t sets, int64_t channels, const at::TensorOptions& options,
+                                bool with_count, bool with_renorm);
+BackwardCoefficients empty_backward_coefficients(const Coefficients& forward, const at::Tensor& sums);
 
 // forward_coefficients and backward_coefficients as tensors, with their results allocated. `on_pointers`
 // gives the function of a channel (float or double), which is run by itself, or on CUDA at the end of the

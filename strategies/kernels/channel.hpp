@@ -56,7 +56,9 @@ BNLAB_BOTH BNLAB_APART inline double clip(double value, double low, double high)
 }
 
 // The threads that work on one item: each takes every lanes()-th row, from row lane() on, and sum() adds up
-// what they found, for all of them. Alone one takes all rows, in their order.
+// what they found, for all of them. Alone one takes all rows, in their order. A thread without an item, which
+// only comes along, is lane kNoLane.
+constexpr int64_t kNoLane = int64_t{1} << 40;  // more than there are rows
 struct Alone {
   BNLAB_BOTH int64_t lane() const { return 0; }
   BNLAB_BOTH int64_t lanes() const { return 1; }

@@ -19,75 +19,6 @@ using channel::Grouping;
 
 namespace {
 
-using kernels::read;
-using kernels::written;
-
-template <class T>
-CoefficientsOf<const T*> read(const Coefficients& k) {
-  return {
-      .mean = read<T>(k.mean),
-      .invstd = read<T>(k.invstd),
-      .scale = read<T>(k.scale),
-      .shift = read<T>(k.shift),
-      .count = read<T>(k.count),
-      .r = read<T>(k.r),
-      .d = read<T>(k.d),
-  };
-}
-
-template <class T>
-CoefficientsOf<T*> written(const Coefficients& k) {
-  return {
-      .mean = written<T>(k.mean),
-      .invstd = written<T>(k.invstd),
-      .scale = written<T>(k.scale),
-      .shift = written<T>(k.shift),
-      .count = written<T>(k.count),
-      .r = written<T>(k.r),
-      .d = written<T>(k.d),
-  };
-}
-
-template <class T>
-BackwardCoefficientsOf<T*> written(const BackwardCoefficients& k) {  // the mean is the forward pass's
-  return {
-      .a = written<T>(k.a),
-      .b = written<T>(k.b),
-      .c = written<T>(k.c),
-      .dweight = written<T>(k.dweight),
-      .dbias = written<T>(k.dbias),
-  };
-}
-
-// Coefficients [sets, C], one after the other in one block of memory.
-Coefficients empty_coefficients(int64_t sets, int64_t channels, const at::TensorOptions& options,
-                                bool with_count, bool with_renorm) {
-  const Tensor all = at::empty({4 + (with_count ? 1 : 0) + (with_renorm ? 2 : 0), sets, channels}, options);
-  return {
-      .mean = all[0],
-      .invstd = all[1],
-      .scale = all[2],
-      .shift = all[3],
-      .count = with_count ? all[4] : Tensor(),
-      .r = with_renorm ? all[5] : Tensor(),
-      .d = with_renorm ? all[6] : Tensor(),
-  };
-}
-
-BackwardCoefficients empty_backward_coefficients(const Coefficients& forward, const Tensor& sums) {
-  const int64_t sets = sums.size(0), channels = sums.size(2);
-  const Tensor all = at::empty({3, sets, channels}, sums.options());
-  const Tensor of_parameters = at::empty({2, channels}, sums.options());
-  return {
-      .mean = forward.mean,
-      .a = all[0],
-      .b = all[1],
-      .c = all[2],
-      .dweight = of_parameters[0],
-      .dbias = of_parameters[1],
-  };
-}
-
 Tensor empty_groups(const Tensor& rows, int64_t group) {
   return at::empty({rows.size(0) / group, rows.size(1)}, rows.options());
 }
@@ -187,6 +118,35 @@ Coefficients constant_coefficients(int64_t channels, const at::TensorOptions& op
 }
 
 }  // namespace
+
+// One after the other in one block of memory.
+Coefficients empty_coefficients(int64_t sets, int64_t channels, const at::TensorOptions& options,
+                                bool with_count, bool with_renorm) {
+  const Tensor all = at::empty({4 + (with_count ? 1 : 0) + (with_renorm ? 2 : 0), sets, channels}, options);
+  return {
+      .mean = all[0],
+      .invstd = all[1],
+      .scale = all[2],
+      .shift = all[3],
+      .count = with_count ? all[4] : Tensor(),
+      .r = with_renorm ? all[5] : Tensor(),
+      .d = with_renorm ? all[6] : Tensor(),
+  };
+}
+
+BackwardCoefficients empty_backward_coefficients(const Coefficients& forward, const Tensor& sums) {
+  const int64_t sets = sums.size(0), channels = sums.size(2);
+  const Tensor all = at::empty({3, sets, channels}, sums.options());
+  const Tensor of_parameters = at::empty({2, channels}, sums.options());
+  return {
+      .mean = forward.mean,
+      .a = all[0],
+      .b = all[1],
+      .c = all[2],
+      .dweight = of_parameters[0],
+      .dbias = of_parameters[1],
+  };
+}
 
 template <class T>
 channel::Forward<T> ForwardStep::on_pointers() const {

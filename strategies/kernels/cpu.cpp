@@ -29,11 +29,6 @@ constexpr int64_t kMinimumWork = 32768;  // elements worth a thread
 constexpr int64_t kUnitWidth = 8192;  // elements in a row of memory that a unit takes at least (contiguous)
 
 template <class T>
-T* data(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-}
-
-template <class T>
 T* at_offset(T* pointer, int64_t offset) {
   return pointer ? pointer + offset : nullptr;
 }
@@ -220,17 +215,6 @@ const Level& chosen_level() {
 
 // The sweeps
 
-template <class T, class A>
-struct Numbers {
-  using Memory = T;
-  using Compute = A;
-  static const Loops<T, A>& loops(const Level& level) {
-    if constexpr (std::is_same_v<T, double>) return level.f64;
-    if constexpr (std::is_same_v<T, float>) return level.f32;
-    if constexpr (std::is_same_v<T, Bfloat16>) return level.bf16;
-  }
-};
-
 // Which gradients pass the activation in a unit.
 template <class T, class A>
 class UnitMask {
@@ -255,15 +239,11 @@ class UnitMask {
   const A* shift_ = nullptr;
 };
 
-// Calls f with the Numbers of a dtype (float16 never comes here).
+// Calls f with the loops of a dtype (float16 never comes here).
 template <class F>
 void dispatch(at::ScalarType dtype, F f) {
-  if (dtype == at::kDouble)
-    f(Numbers<double, double>{});
-  else if (dtype == at::kFloat)
-    f(Numbers<float, float>{});
-  else
-    f(Numbers<Bfloat16, float>{});
+  const Level& level = chosen_level();
+  dtype == at::kDouble ? f(level.f64) : dtype == at::kFloat ? f(level.f32) : f(level.bf16);
 }
 
 const CpuKernels registered_kernels([]() -> std::string { return chosen_level().name; });
@@ -279,10 +259,7 @@ void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, 
     packed[static_cast<int64_t>(s) * stride] =
         static_cast<double>((offsets[s + 1] - offsets[s]) * layout.plane);
   }
-  dispatch(x.scalar_type(), [&](auto numbers) {
-    using T = typename decltype(numbers)::Memory;
-    using A = typename decltype(numbers)::Compute;
-    const auto& loops = numbers.loops(level);
+  dispatch(x.scalar_type(), [&]<class T, class A>(const Loops<T, A>& loops) {
     const Plan plan = make_plan(layout, offsets, loops.lanes);
     reduce<A>(
         plan, layout, packed + 1, stride, 3,
@@ -302,10 +279,7 @@ void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, 
 void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardInputs& in, at::Tensor& out) {
   const int64_t channels = layout.channels;
   std::vector<double> total(static_cast<size_t>(out.numel()));
-  dispatch(in.x.scalar_type(), [&](auto numbers) {
-    using T = typename decltype(numbers)::Memory;
-    using A = typename decltype(numbers)::Compute;
-    const auto& loops = numbers.loops(chosen_level());
+  dispatch(in.x.scalar_type(), [&]<class T, class A>(const Loops<T, A>& loops) {
     const Plan plan = make_plan(layout, offsets, loops.lanes);
     reduce<A>(
         plan, layout, total.data(), 2 * channels, 5,
@@ -328,10 +302,7 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardI
 }
 
 void normalise(const Layout& layout, const Offsets& offsets, const NormaliseInputs& in, at::Tensor& out) {
-  dispatch(in.x.scalar_type(), [&](auto numbers) {
-    using T = typename decltype(numbers)::Memory;
-    using A = typename decltype(numbers)::Compute;
-    const auto& loops = numbers.loops(chosen_level());
+  dispatch(in.x.scalar_type(), [&]<class T, class A>(const Loops<T, A>& loops) {
     const Plan plan = make_plan(layout, offsets, loops.lanes);
     for_each_unit<A>(plan, 3, [&](Scratch<A>& scratch, const Unit& unit, int64_t) {
       const A* mean = scratch.expand(0, in.mean, unit);
@@ -349,10 +320,7 @@ void normalise(const Layout& layout, const Offsets& offsets, const NormaliseInpu
 
 void backward_input(const Layout& layout, const Offsets& offsets, const BackwardInputs& in,
                     const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, at::Tensor& out) {
-  dispatch(in.x.scalar_type(), [&](auto numbers) {
-    using T = typename decltype(numbers)::Memory;
-    using A = typename decltype(numbers)::Compute;
-    const auto& loops = numbers.loops(chosen_level());
+  dispatch(in.x.scalar_type(), [&]<class T, class A>(const Loops<T, A>& loops) {
     const Plan plan = make_plan(layout, offsets, loops.lanes);
     for_each_unit<A>(plan, 6, [&](Scratch<A>& scratch, const Unit& unit, int64_t) {
       const A* mean = scratch.expand(0, in.mean, unit);
@@ -371,9 +339,7 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
 }
 
 void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out) {
-  dispatch(dy.scalar_type(), [&](auto numbers) {
-    using T = typename decltype(numbers)::Memory;
-    const auto& loops = numbers.loops(chosen_level());
+  dispatch(dy.scalar_type(), [&]<class T, class A>(const Loops<T, A>& loops) {
     const int64_t blocks = (dy.numel() + kMinimumWork - 1) / kMinimumWork;
     at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
       const int64_t first = begin * kMinimumWork, last = std::min(end * kMinimumWork, dy.numel());

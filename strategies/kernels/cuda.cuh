@@ -1,11 +1,12 @@
-// The CUDA half of the sweeps, on the device. Two kernels stand behind every sweep: `apply` writes one
-// number per element, and `reduce` (reduce.cuh) sums over a slice. What they do with V neighbouring
-// elements is an operation, a struct that is made once per thread with the values of the thread's channels
-// and called at every place that the walk visits.
+// The CUDA half of the sweeps, on the device. Two kernels stand behind every sweep: `apply` writes, and
+// `reduce` (reduce.cuh) sums over a slice. What they do with V neighbouring elements is an operation, a
+// struct that is made once per thread with the values of the thread's channels and called at every place that
+// the walk visits.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -19,12 +20,19 @@ namespace {
 constexpr int kBlocksPerProcessor = 4;  // at once: half of the threads that a processor holds
 constexpr int kMaxTile = 64;            // channels of a block that sums by rows
 
-// The operations. Each says what it takes from memory at a place (Loaded), of which kBatch places are loaded
-// before the first is used, and what it does with that: it gives what is written there, or keeps sums. Those
-// that sum say how sums merge, within a block (Sums), between its parts (Part) and in the end (write_total).
-
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// The operations. Each says what it takes from memory at a place (Loaded), of which kBatch places are loaded
+// before the first is used, and what it does with that: it writes there, or keeps sums. Those that sum say
+// how sums merge, within a block (`sums`) and between its parts (Part), and their Epilogue writes the totals.
+template <class T_, bool kRows_, int V_>
+struct Operation {
+  using T = T_;
+  static constexpr bool kRows = kRows_;
+  static constexpr int V = V_;
+  static constexpr int N = kRows ? V : 1;  // channels of a thread
+};
 
 // What one kernel call reads and writes; unused pointers are null.
 template <class T>
@@ -35,10 +43,11 @@ struct Arguments {
   const T* dy = nullptr;
   const T* y = nullptr;  // a mask: the gradient passes where y > 0
   const T* residual = nullptr;
-  T* out = nullptr;
+  T *out = nullptr, *dresidual = nullptr;
   const A* mean = nullptr;                     // [slices, channels], like the following
   const A *scale = nullptr, *shift = nullptr;  // backward: where the mask is made from x
   const A *a = nullptr, *b = nullptr, *c = nullptr;
+  const A *tau = nullptr, *alpha = nullptr;  // [channels] of response.cu, [1] of squash.cu
   bool relu = false;
 };
 
@@ -49,6 +58,11 @@ struct PerChannel {
   __device__ PerChannel(const A* values, const Place& place) {
     for (int v = 0; v < (kRows ? V : 1); ++v)
       value[v] = values[place.slice * place.channels + place.channel + v];
+  }
+  // Of a parameter, or `otherwise` where there is none.
+  __device__ PerChannel(const A* values, const Place& place, A otherwise) {
+    for (int v = 0; v < (kRows ? V : 1); ++v)
+      value[v] = values == nullptr ? otherwise : values[place.channel + v];
   }
   __device__ A operator[](int v) const { return value[kRows ? v : 0]; }
 };
@@ -96,8 +110,25 @@ constexpr int kPlaces = V == 1 && sizeof(T) < 8 ? 8
                         : sizeof(T) == 4        ? 2
                                                 : 1;
 
+// What the layers of response.cu and squash.cu load: 64 bytes at once, of as many tensors as they read.
+template <class T, int V, bool kBackward, bool kAdds>
+struct LayerPlaces {
+  struct Loaded {
+    Pack<T, V> x, dy, residual;
+  };
+  static constexpr int kBatch =
+      std::clamp(64 / (static_cast<int>(sizeof(T)) * V * (1 + kBackward + kAdds)), 1, 4);
+  static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
+    Loaded loaded{};
+    loaded.x = load<V>(in.x + i);
+    if constexpr (kBackward) loaded.dy = load<V>(in.dy + i);
+    if constexpr (kAdds) loaded.residual = load<V>(in.residual + i);
+    return loaded;
+  }
+};
+
 template <class T, bool kRows, int V>
-struct Normalise {
+struct Normalise : Operation<T, kRows, V> {
   using A = Compute<T>;
   struct Loaded {
     Pack<T, V> x, residual;
@@ -109,19 +140,19 @@ struct Normalise {
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
     return {load<V>(in.x + i), in.residual == nullptr ? Pack<T, V>() : load<V>(in.residual + i)};
   }
-  __device__ Pack<T, V> operator()(const Arguments<T>& in, const Loaded& at) const {
+  __device__ void write(const Arguments<T>& in, int64_t i, const Loaded& at) const {
     Pack<T, V> y;
     for (int v = 0; v < V; ++v) {
       A result = normalised(static_cast<A>(at.x.value[v]), mean[v], scale[v], shift[v]);
       if (in.residual != nullptr) result += static_cast<A>(at.residual.value[v]);
       y.value[v] = static_cast<T>(in.relu && result < 0 ? A(0) : result);  // NaN stays NaN
     }
-    return y;
+    store(in.out + i, y);
   }
 };
 
 template <class T, bool kRows, int V, bool kFromInput>
-struct AnyInputGradient {
+struct InputGradient : Operation<T, kRows, V> {
   using A = Compute<T>;
   struct Loaded {
     Pack<T, V> x, g;
@@ -130,75 +161,104 @@ struct AnyInputGradient {
   static constexpr int kBatch = kRows || V == 1 ? (kPlaces<T, V> + 2) / 2 : kPlaces<T, V>;
   PerChannel<A, kRows, V> mean, a, b, c;
   ReluMask<T, kRows, V, kFromInput> masked;
-  __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
+  __device__ InputGradient(const Arguments<T>& in, const Place& place)
       : mean(in.mean, place), a(in.a, place), b(in.b, place), c(in.c, place), masked(in, place) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
     return {load<V>(in.x + i), gradient<T, V, !kFromInput>(in, i)};
   }
-  __device__ Pack<T, V> operator()(const Arguments<T>&, const Loaded& at) const {
+  __device__ void write(const Arguments<T>& in, int64_t i, const Loaded& at) const {
     Pack<T, V> dx;
     for (int v = 0; v < V; ++v) {
       const A x = static_cast<A>(at.x.value[v]), d = x - mean[v];
       const A g = masked(v, x, mean[v], static_cast<A>(at.g.value[v]));
       dx.value[v] = static_cast<T>(a[v] * g + (b[v] * d + c[v]));
     }
-    return dx;
+    store(in.out + i, dx);
   }
 };
-template <class T, bool kRows, int V>
-using InputGradient = AnyInputGradient<T, kRows, V, false>;
-template <class T, bool kRows, int V>
-using InputGradientFromInput = AnyInputGradient<T, kRows, V, true>;
 
 template <class T, bool kRows, int V>
-struct ResidualGradient {
+struct ResidualGradient : Operation<T, kRows, V> {
   using Loaded = Pack<T, V>;
   static constexpr int kBatch = 4;
   __device__ ResidualGradient(const Arguments<T>&, const Place&) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) { return gradient<T, V>(in, i); }
-  __device__ Pack<T, V> operator()(const Arguments<T>&, const Loaded& g) const { return g; }
+  __device__ void write(const Arguments<T>& in, int64_t i, const Loaded& g) const { store(in.out + i, g); }
 };
 
-// Of a slice: mean and M2, or the two sums.
-struct Total {
-  double count, first, second;
+// Of a channel of a slice.
+struct MomentsTotal {
+  double count, mean, m2;
+};
+template <int kSums>
+struct SumsTotal {
+  double sum[kSums];
+  template <class A>
+  __device__ void write(A* out, int64_t slice, int64_t c, int64_t channels) const {
+    for (int k = 0; k < kSums; ++k) out[(slice * kSums + k) * channels + c] = static_cast<A>(sum[k]);
+  }
 };
 
 // What the launch of a reduction does with a channel of a slice as soon as its total stands, and once the
-// totals of all slices stand. `own`: what a slice of several leaves for the end, per channel; `all`: that of
-// all slices, one after the other; `only`: that of the only one.
+// totals of all slices stand, by the threads that share the channel (channel.hpp). `own`: what a slice of
+// several leaves for the end, per channel; `all`: that of all slices, one after the other; `only`: that of
+// the only one.
 template <class A>
 struct MomentsEpilogue {
-  bool given = false, updates = false;
+  double* rows = nullptr;  // packed
+  bool steps = false, updates = false;
   channel::Forward<A> forward{};
   channel::UpdateRunning<A> update{};
   using Kept = typename channel::UpdateRunning<A>::Pair;
-  __device__ Kept of_slice(int64_t slice, int64_t c, const Total& total, Kept* own) const {
+  __device__ Kept of_slice(int64_t slice, int64_t c, int64_t channels, const MomentsTotal& total,
+                           Kept* own) const {
+    double* row = rows + slice * (1 + 2 * channels);
+    if (c == 0) row[0] = total.count;
+    row[1 + c] = total.mean;
+    row[1 + channels + c] = total.m2;
     Kept kept{};
-    if (updates) kept = update.of_moments(total.count, total.first, total.second);
+    if (!steps) return kept;
+    if (updates) kept = update.of_moments(total.count, total.mean, total.m2);
     if (updates && update.rows > 1) own[c] = kept;
-    forward.of_set(slice, c, total.count, total.first, total.second);
+    forward.of_set(slice, c, total.count, total.mean, total.m2);
     return kept;
   }
   __device__ bool has_end() const { return updates; }
-  __device__ void at_end(int64_t c, const Kept& only, const Kept* all) const {
+  template <class Lanes>
+  __device__ void at_end(int64_t c, const Kept& only, const Kept* all, const Lanes& team) const {
+    if (team.lane() != 0) return;
     update.with(c, [&](int64_t i) { return update.rows == 1 ? only : all[i * update.moments.channels + c]; });
   }
 };
 
+// Of one that waits for no other slice.
+struct NoEnd {
+  struct Kept {};
+  __device__ bool has_end() const { return false; }
+  template <class Lanes>
+  __device__ void at_end(int64_t, const Kept&, const Kept*, const Lanes&) const {}
+};
+
 template <class A>
 struct SumsEpilogue {
-  bool given = false;
+  A* sums = nullptr;  // [slices, 2, channels]
+  bool steps = false;
   channel::Backward<A> backward{};
   struct Kept {};
-  __device__ Kept of_slice(int64_t slice, int64_t c, const Total& total, Kept*) const {
-    const bool through = backward.group_sums != nullptr;  // they are the local ones
-    backward.write(slice, c, through ? static_cast<A>(total.first) : A(0),
-                   through ? static_cast<A>(total.second) : A(0));
+  __device__ Kept of_slice(int64_t slice, int64_t c, int64_t channels, const SumsTotal<2>& total,
+                           Kept*) const {
+    total.write(sums, slice, c, channels);
+    const bool through = steps && backward.group_sums != nullptr;  // they are the local ones
+    if (steps)
+      backward.write(slice, c, through ? static_cast<A>(total.sum[0]) : A(0),
+                     through ? static_cast<A>(total.sum[1]) : A(0));
     return {};
   }
-  __device__ bool has_end() const { return true; }
-  __device__ void at_end(int64_t c, const Kept&, const Kept*) const { backward.of_parameters(c); }
+  __device__ bool has_end() const { return steps; }
+  template <class Lanes>
+  __device__ void at_end(int64_t c, const Kept&, const Kept*, const Lanes& team) const {
+    if (team.lane() == 0) backward.of_parameters(c);
+  }
 };
 
 // Within two units in the last place, and short.
@@ -260,7 +320,7 @@ struct MomentsMerge {
     sum += other.sum;
     square += other.square;
   }
-  __device__ Total total(int64_t n, double base) const {
+  __device__ MomentsTotal total(int64_t n, double base) const {
     const double distance = channel::quotient(sum, static_cast<double>(n > 0 ? n : 1)),
                  m2 = square - sum * distance;
     return {static_cast<double>(n), base + distance, m2 < 0.0 ? 0.0 : m2};
@@ -270,9 +330,8 @@ struct MomentsMerge {
 // Sums d = x - p and d^2 about p, the first element that the thread meets: M2 = sum d^2 - (sum d)^2 / n.
 // Cancellation is bounded: where p lies far from the rest, p itself brings an M2 of that size.
 template <class T, bool kRows, int V>
-struct MomentsOperation {
+struct MomentsOperation : Operation<T, kRows, V> {
   using A = Compute<T>;
-  using Result = double;
   using Loaded = Pack<T, V>;
   using Epilogue = MomentsEpilogue<A>;
   using Part = MomentsPart<A>;
@@ -287,7 +346,7 @@ struct MomentsOperation {
     if (count > 0) return;
     for (int k = 0; k < N; ++k) pivot[k] = static_cast<A>(x.value[k]);
   }
-  __device__ void use(const Loaded& x, bool inside) {
+  __device__ void use(const Arguments<T>&, int64_t, const Loaded& x, bool inside) {
     for (int v = 0; v < V; ++v) {
       const A d = inside ? static_cast<A>(x.value[v]) - pivot[kRows ? v : 0] : A(0);
       sum[v] += d;
@@ -316,115 +375,114 @@ struct MomentsOperation {
     return {static_cast<double>(of.pivot[0]) + static_cast<double>(of.mean[0]), m2, of.count};
   }
   static __device__ double base(const Part& first) { return first.mean; }
-  static __device__ Total total(const Part& alone, int64_t n) {
+  static __device__ MomentsTotal total(const Part& alone, int64_t n) {
     return {static_cast<double>(n), alone.mean, static_cast<double>(alone.m2)};
   }
-  static __device__ void write_total(double* out, int64_t slice, int64_t channel, int64_t channels,
-                                     const Total& total) {
-    double* row = out + slice * (1 + 2 * channels);
-    if (channel == 0) row[0] = total.count;
-    row[1 + channel] = total.first;
-    row[1 + channels + channel] = total.second;
+};
+
+// Sums of each of N channels.
+template <class A, int kSums, int N>
+struct Sums {
+  A sum[kSums][N];
+
+  __device__ void merge(const Sums& other) {
+    for (int s = 0; s < kSums; ++s)
+      for (int k = 0; k < N; ++k) sum[s][k] += other.sum[s][k];
+  }
+  __device__ Sums<A, kSums, 1> of(int k) const {
+    Sums<A, kSums, 1> one;
+    for (int s = 0; s < kSums; ++s) one.sum[s][0] = sum[s][k];
+    return one;
   }
 };
 
-// Two sums of each of N channels.
-template <class A, int N>
-struct PairsOfSums {
-  A first[N], second[N];
-
-  __device__ void merge(const PairsOfSums& other) {
-    for (int k = 0; k < N; ++k) {
-      first[k] += other.first[k];
-      second[k] += other.second[k];
-    }
-  }
-  __device__ PairsOfSums<A, 1> of(int k) const { return {{first[k]}, {second[k]}}; }
+template <class A, int kSums>
+struct alignas((kSums > 2 ? 4 : 2) * sizeof(A)) SumsPart {
+  A sum[kSums];
 };
 
-template <class A>
-struct alignas(2 * sizeof(A)) SumsPart {
-  A first, second;
-};
-
+template <int kSums>
 struct SumsMerge {
-  double first = 0.0, second = 0.0;
+  double sum[kSums] = {};
   template <class A, int kParts>
-  __device__ void add(const SumsPart<A> (&parts)[kParts], double) {
-    for (const SumsPart<A>& part : parts) {
-      first += static_cast<double>(part.first);
-      second += static_cast<double>(part.second);
-    }
+  __device__ void add(const SumsPart<A, kSums> (&parts)[kParts], double) {
+    for (const SumsPart<A, kSums>& part : parts)
+      for (int s = 0; s < kSums; ++s) sum[s] += static_cast<double>(part.sum[s]);
   }
   __device__ void merge(const SumsMerge& other) {
-    first += other.first;
-    second += other.second;
+    for (int s = 0; s < kSums; ++s) sum[s] += other.sum[s];
   }
-  __device__ Total total(int64_t n, double) const { return {static_cast<double>(n), first, second}; }
+  __device__ SumsTotal<kSums> total(int64_t, double) const {
+    SumsTotal<kSums> total;
+    for (int s = 0; s < kSums; ++s) total.sum[s] = sum[s];
+    return total;
+  }
+};
+
+// What adds up kSums numbers of every element, by `sum`.
+template <class T, bool kRows, int V, int kSums, class Epilogue_>
+struct SumsOperation : Operation<T, kRows, V> {
+  using A = Compute<T>;
+  using Epilogue = Epilogue_;
+  using Part = SumsPart<A, kSums>;
+  using Merge = SumsMerge<kSums>;
+  static constexpr int N = kRows ? V : 1;
+  A sum[kSums][V] = {};
+  template <class Loaded>
+  __device__ void begin(const Loaded&) {}
+  __device__ Sums<A, kSums, N> sums() const {
+    Sums<A, kSums, N> all{};
+    for (int v = 0; v < V; ++v)
+      for (int s = 0; s < kSums; ++s) all.sum[s][v % N] += sum[s][v];
+    return all;
+  }
+  static __device__ Part part(const Sums<A, kSums, 1>& of) {
+    Part part;
+    for (int s = 0; s < kSums; ++s) part.sum[s] = of.sum[s][0];
+    return part;
+  }
+  static __device__ double base(const Part&) { return 0.0; }
+  static __device__ SumsTotal<kSums> total(const Part& alone, int64_t) {
+    SumsTotal<kSums> total;
+    for (int s = 0; s < kSums; ++s) total.sum[s] = static_cast<double>(alone.sum[s]);
+    return total;
+  }
 };
 
 template <class T, bool kRows, int V, bool kFromInput>
-struct AnySums {
+struct BackwardSums : SumsOperation<T, kRows, V, 2, SumsEpilogue<Compute<T>>> {
   using A = Compute<T>;
-  using Result = A;
   struct Loaded {
     Pack<T, V> x, dy;
   };
-  using Epilogue = SumsEpilogue<A>;
-  using Part = SumsPart<A>;
-  using Merge = SumsMerge;
-  static constexpr int N = kRows ? V : 1;
   static constexpr int kBatch = V == 1 && sizeof(T) < 8 ? 8 : sizeof(T) * V > 8 ? 2 : kFromInput ? 4 : 3;
   PerChannel<A, kRows, V> mean;
   ReluMask<T, kRows, V, kFromInput> masked;
-  A sum_g[V] = {}, sum_gx[V] = {};
-  __device__ AnySums(const Arguments<T>& in, const Place& place) : mean(in.mean, place), masked(in, place) {}
+  __device__ BackwardSums(const Arguments<T>& in, const Place& place)
+      : mean(in.mean, place), masked(in, place) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
     return {load<V>(in.x + i), gradient<T, V, !kFromInput>(in, i)};
   }
-  __device__ void begin(const Loaded&) {}
-  __device__ void use(const Loaded& at, bool) {  // dy is 0 where there is no place
+  __device__ void use(const Arguments<T>&, int64_t, const Loaded& at, bool) {  // dy is 0 where no place is
     for (int v = 0; v < V; ++v) {
       const A x = static_cast<A>(at.x.value[v]), g = masked(v, x, mean[v], static_cast<A>(at.dy.value[v]));
-      sum_g[v] += g;
-      sum_gx[v] += g * (x - mean[v]);
+      this->sum[0][v] += g;
+      this->sum[1][v] += g * (x - mean[v]);
     }
-  }
-  __device__ PairsOfSums<A, N> sums() const {
-    PairsOfSums<A, N> all{};
-    for (int v = 0; v < V; ++v) {
-      all.first[v % N] += sum_g[v];
-      all.second[v % N] += sum_gx[v];
-    }
-    return all;
-  }
-  static __device__ Part part(const PairsOfSums<A, 1>& of) { return {of.first[0], of.second[0]}; }
-  static __device__ double base(const Part&) { return 0.0; }
-  static __device__ Total total(const Part& alone, int64_t n) {
-    return {static_cast<double>(n), static_cast<double>(alone.first), static_cast<double>(alone.second)};
-  }
-  static __device__ void write_total(A* out, int64_t slice, int64_t channel, int64_t channels,
-                                     const Total& total) {
-    out[slice * 2 * channels + channel] = static_cast<A>(total.first);
-    out[(slice * 2 + 1) * channels + channel] = static_cast<A>(total.second);
   }
 };
-template <class T, bool kRows, int V>
-using Sums = AnySums<T, kRows, V, false>;
-template <class T, bool kRows, int V>
-using SumsFromInput = AnySums<T, kRows, V, true>;
 
-template <class Op, class T, bool kRows, int V>
+template <class Op>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
-  const Place place = place_of<kRows, V>(cut);
+    apply(const __grid_constant__ Cut cut, const Arguments<typename Op::T> in) {
+  const Place place = place_of<Op::kRows, Op::V>(cut);
   const Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], auto count) {
+  walk<Op::kRows, Op::V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], auto count) {
     typename Op::Loaded loaded[Op::kBatch] = {};
     for (int k = 0; k < Op::kBatch; ++k)
       if (k < count) loaded[k] = Op::take(in, at[k]);
     for (int k = 0; k < Op::kBatch; ++k)
-      if (k < count) store(in.out + at[k], op(in, loaded[k]));
+      if (k < count) op.write(in, at[k], loaded[k]);
   });
 }
 

@@ -49,6 +49,43 @@ T* written(const at::Tensor& t) {
   TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
   return t.defined() ? t.mutable_data_ptr<T>() : nullptr;
 }
+template <class T>
+CoefficientsOf<const T*> read(const Coefficients& k) {
+  return {
+      .mean = read<T>(k.mean),
+      .invstd = read<T>(k.invstd),
+      .scale = read<T>(k.scale),
+      .shift = read<T>(k.shift),
+      .count = read<T>(k.count),
+      .r = read<T>(k.r),
+      .d = read<T>(k.d),
+  };
+}
+
+template <class T>
+CoefficientsOf<T*> written(const Coefficients& k) {
+  return {
+      .mean = written<T>(k.mean),
+      .invstd = written<T>(k.invstd),
+      .scale = written<T>(k.scale),
+      .shift = written<T>(k.shift),
+      .count = written<T>(k.count),
+      .r = written<T>(k.r),
+      .d = written<T>(k.d),
+  };
+}
+
+template <class T>
+BackwardCoefficientsOf<T*> written(const BackwardCoefficients& k) {  // the mean is the forward pass's
+  return {
+      .a = written<T>(k.a),
+      .b = written<T>(k.b),
+      .c = written<T>(k.c),
+      .dweight = written<T>(k.dweight),
+      .dbias = written<T>(k.dbias),
+  };
+}
+
 // Of packed moments, whose rows may be expanded: stride 0.
 inline channel::Rows rows_of(const at::Tensor& packed) {
   TORCH_INTERNAL_ASSERT(packed.scalar_type() == at::kDouble && packed.dim() == 2 && packed.stride(1) == 1);

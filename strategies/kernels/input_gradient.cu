@@ -13,10 +13,11 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
     arguments.a = data<Compute<T>>(a);
     arguments.b = data<Compute<T>>(b);
     arguments.c = data<Compute<T>>(c);
-    if (arguments.scale != nullptr)
-      apply_any<InputGradientFromInput, T>(layout, offsets, arguments);
-    else
-      apply_any<InputGradient, T>(layout, offsets, arguments);
+    with_shape(layout, arguments, [&](auto rows, auto vector) {
+      with_flag(arguments.scale != nullptr, [&](auto from_input) {
+        launch_apply<InputGradient<T, rows, vector, from_input>>(layout, offsets, arguments);
+      });
+    });
   });
 }
 
@@ -31,7 +32,9 @@ void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& ou
     Layout layout;
     layout.rows = layout.channels = 1;
     layout.plane = dy.numel();
-    apply_any<ResidualGradient, T>(layout, {0, 1}, arguments);
+    with_shape(layout, arguments, [&](auto rows, auto vector) {
+      launch_apply<ResidualGradient<T, rows, vector>>(layout, {0, 1}, arguments);
+    });
   });
 }
 

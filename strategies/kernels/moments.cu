@@ -15,13 +15,16 @@ void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, 
     using A = Compute<T>;
     in.x = data<T>(x);
     MomentsEpilogue<A> epilogue;
+    epilogue.rows = data<double>(out);
     if (forward != nullptr) {
-      epilogue.given = true;
+      epilogue.steps = true;
       epilogue.forward = forward->on_pointers<A>();
       epilogue.updates = update != nullptr;
       if (update != nullptr) epilogue.update = on_pointers<A>(*update, out);
     }
-    reduce_any<MomentsOperation, T>(layout, offsets, in, out, epilogue);
+    with_shape(layout, in, [&](auto rows, auto vector) {
+      launch_reduce<MomentsOperation<T, rows, vector>>(layout, offsets, in, out.options(), epilogue);
+    });
   });
 }
 

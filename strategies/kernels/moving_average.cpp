@@ -22,15 +22,10 @@ MovingForward moving_forward(const Tensor& rows, MovingWindows* windows, const M
                              const std::optional<RunningUpdate>& update, const Tensor& weight,
                              const Tensor& bias, at::ScalarType statistics) {
   const int64_t towers = rows.size(0), channels = (rows.size(1) - 1) / 2;
-  const auto values = [&] { return at::empty({towers, channels}, rows.options().dtype(statistics)); };
-  const MovingForward made{.rows = at::empty(rows.sizes(), rows.options()),
-                           .coefficients = {.mean = values(),
-                                            .invstd = values(),
-                                            .scale = values(),
-                                            .shift = values(),
-                                            .count = values(),
-                                            .r = values()}};
-  const Coefficients& k = made.coefficients;
+  const MovingForward made{
+      .rows = at::empty(rows.sizes(), rows.options()),
+      .coefficients = empty_coefficients(towers, channels, rows.options().dtype(statistics),
+                                         /*with_count=*/true, /*with_renorm=*/true)};
   in_precision(statistics, [&](auto zero) {
     using T = decltype(zero);
     const channel::MovingForward<T> body{
@@ -45,12 +40,7 @@ MovingForward moving_forward(const Tensor& rows, MovingWindows* windows, const M
         .bias = read<T>(bias),
         .squares = windows == nullptr ? nullptr : written<T>(windows->squares),
         .counts = windows == nullptr ? nullptr : written<int64_t>(windows->square_counts),
-        .out = {.mean = written<T>(k.mean),
-                .invstd = written<T>(k.invstd),
-                .scale = written<T>(k.scale),
-                .shift = written<T>(k.shift),
-                .count = written<T>(k.count),
-                .r = written<T>(k.r)},
+        .out = written<T>(made.coefficients),
         .rows = written<double>(made.rows),
         .updates = update.has_value(),
         .update = update ? on_pointers<T>(*update, made.rows) : channel::UpdateRunning<T>{},
@@ -63,15 +53,7 @@ MovingForward moving_forward(const Tensor& rows, MovingWindows* windows, const M
 BackwardCoefficients moving_backward(const MovingForward& forward, const Tensor& sums, MovingWindows* windows,
                                      const MovingOptions& options, const Tensor& weight) {
   const int64_t towers = sums.size(0), channels = sums.size(2);
-  const auto values = [&] { return at::empty({towers, channels}, sums.options()); };
-  const auto of_parameter = [&] { return at::empty({channels}, sums.options()); };
-  const Coefficients& f = forward.coefficients;
-  const BackwardCoefficients k{.mean = f.mean,
-                               .a = values(),
-                               .b = values(),
-                               .c = values(),
-                               .dweight = of_parameter(),
-                               .dbias = of_parameter()};
+  const BackwardCoefficients k = empty_backward_coefficients(forward.coefficients, sums);
   in_precision(sums.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     const channel::MovingBackward<T> body{
@@ -81,16 +63,12 @@ BackwardCoefficients moving_backward(const MovingForward& forward, const Tensor&
         .warmup_steps = options.warmup_steps,
         .moments = rows_of(forward.rows),
         .sums = read<T>(sums),
-        .forward = {.invstd = read<T>(f.invstd), .count = read<T>(f.count), .r = read<T>(f.r)},
+        .forward = read<T>(forward.coefficients),
         .weight = read<T>(weight),
         .products = windows == nullptr ? nullptr : written<T>(windows->products),
         .square_counts = windows == nullptr ? nullptr : read<int64_t>(windows->square_counts),
         .counts = windows == nullptr ? nullptr : written<int64_t>(windows->product_counts),
-        .out = {.a = written<T>(k.a),
-                .b = written<T>(k.b),
-                .c = written<T>(k.c),
-                .dweight = written<T>(k.dweight),
-                .dbias = written<T>(k.dbias)},
+        .out = written<T>(k),
     };
     each_item(body, channels, sums);
   });

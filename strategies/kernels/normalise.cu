@@ -14,7 +14,9 @@ void normalise(const Layout& layout, const Offsets& offsets, const NormaliseInpu
     arguments.scale = data<Compute<T>>(in.scale);
     arguments.shift = data<Compute<T>>(in.shift);
     arguments.relu = in.activation == Activation::relu;
-    apply_any<Normalise, T>(layout, offsets, arguments);
+    with_shape(layout, arguments, [&](auto rows, auto vector) {
+      launch_apply<Normalise<T, rows, vector>>(layout, offsets, arguments);
+    });
   });
 }
 

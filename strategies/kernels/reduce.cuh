@@ -27,9 +27,9 @@ __device__ Values of_lane(const Values& own, int distance) {
   return other;
 }
 
-// In one load of 16 bytes, or of 8.
+// In loads of 16 bytes, or one of 8.
 template <class Part>
-__device__ Part read(const Part* p) {
+__device__ Part load_part(const Part* p) {
   using Bits = Piece<sizeof(Part) < 16 ? 8 : 16>;
   Bits bits[sizeof(Part) / sizeof(Bits)];
   for (size_t k = 0; k < sizeof(Part) / sizeof(Bits); ++k) bits[k] = reinterpret_cast<const Bits*>(p)[k];
@@ -55,8 +55,8 @@ __device__ BNLAB_APART inline bool is_last_block(unsigned* ticket, unsigned bloc
 // The total of a channel's n elements in gridDim.y parts, `stride` apart, by a team of `team` neighbouring
 // lanes of which each takes some. `parts` points to the first, or is null in a team without a channel.
 template <class Op>
-__device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, unsigned lane, unsigned team,
-                             int64_t n) {
+__device__ auto merge_parts(const typename Op::Part* parts, int64_t stride, unsigned lane, unsigned team,
+                            int64_t n) {
   constexpr unsigned kAtOnce = sizeof(typename Op::Part) > 16 ? 2 : 8;
   typename Op::Merge merged;
   double base = 0.0;
@@ -64,7 +64,7 @@ __device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, uns
     typename Op::Part loaded[kAtOnce] = {};
     for (unsigned k = 0; k < kAtOnce; ++k) {
       const unsigned p = first + k * team + lane;
-      if (parts != nullptr && p < gridDim.y) loaded[k] = read(parts + p * stride);
+      if (parts != nullptr && p < gridDim.y) loaded[k] = load_part(parts + p * stride);
     }
     if (first == 0) base = __shfl_sync(~0u, Op::base(loaded[0]), thread_in_block() % 32 - lane);
     merged.add(loaded, base);
@@ -72,6 +72,18 @@ __device__ Total merge_parts(const typename Op::Part* parts, int64_t stride, uns
   for (unsigned d = 1; d < team; d *= 2) merged.merge(of_lane<double>(merged, d));
   return merged.total(n, base);
 }
+
+// The lanes of a warp that share a channel (channel.hpp).
+struct Lanes {
+  int64_t own, all;
+  __device__ int64_t lane() const { return own; }
+  __device__ int64_t lanes() const { return all; }
+  template <class T>
+  __device__ T sum(T value) const {
+    for (int d = 1; d < all; d *= 2) value += of_lane<T>(value, d);
+    return value;
+  }
+};
 
 // What the launches of one reduction have in common.
 template <class Op>
@@ -81,14 +93,15 @@ struct Totals {
   unsigned* tickets;  // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
   unsigned slices;
   int team;  // the logarithm of how many threads share a channel after the walk
-  typename Op::Result* out;
   typename Op::Epilogue epilogue;
 };
 
-template <class Op, class T, bool kRows, int V>
+template <class Op>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, const Totals<Op> to) {
-  using A = Compute<T>;
+    reduce(const __grid_constant__ Cut cut, const Arguments<typename Op::T> in, const Totals<Op> to) {
+  using A = Compute<typename Op::T>;
+  constexpr bool kRows = Op::kRows;
+  constexpr int V = Op::V;
   const Place place = place_of<kRows, V>(cut);
   Op op(in, place);
   walk<kRows, V, Op::kBatch>(cut, place, [&](const int64_t(&at)[Op::kBatch], auto count) {
@@ -96,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     for (int k = 0; k < Op::kBatch; ++k)
       if (k < count) loaded[k] = Op::take(in, at[k]);
     op.begin(loaded[0]);
-    for (int k = 0; k < Op::kBatch; ++k) op.use(loaded[k], k < count);
+    for (int k = 0; k < Op::kBatch; ++k) op.use(in, at[k], loaded[k], k < count);
   });
 
   // The lanes of a warp that share channels merge their sums, then the warps of the block. The first of them
@@ -129,15 +142,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   if (gridDim.y > 1 && !is_last_block(to.tickets + place.slice * gridDim.x + blockIdx.x, gridDim.y)) return;
   const int64_t n = (cut.offset[blockIdx.z + 1] - cut.offset[blockIdx.z]) * cut.plane;
   const typename Op::Part* parts = to.parts + place.slice * gridDim.y * channels + channel;
-  const Total total = gridDim.y == 1 ? Op::total(part, n)
-                                     : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
-  if (writes) Op::write_total(to.out, place.slice, channel, channels, total);
-  if (!to.epilogue.given) return;
+  const auto total = gridDim.y == 1 ? Op::total(part, n)
+                                    : merge_parts<Op>(inside ? parts : nullptr, channels, lane, team, n);
   typename Op::Epilogue::Kept kept{};
-  if (writes) kept = to.epilogue.of_slice(place.slice, channel, total, to.kept + place.slice * channels);
+  if (writes)
+    kept = to.epilogue.of_slice(place.slice, channel, channels, total, to.kept + place.slice * channels);
   if (!to.epilogue.has_end()) return;
   if (to.slices > 1 && !is_last_block(to.tickets + to.slices * gridDim.x + blockIdx.x, to.slices)) return;
-  if (writes) to.epilogue.at_end(channel, kept, to.kept);
+  to.epilogue.at_end(channel, kept, to.kept, Lanes{inside ? lane : channel::kNoLane, team});
 }
 
 }  // namespace

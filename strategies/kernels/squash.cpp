@@ -4,7 +4,6 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "harness/support/kernel_count.hpp"
 
@@ -24,19 +23,9 @@ Squash squash(const Tensor& x, const Tensor& residual, const SquashOptions& opti
   const OneKernel counted;
 #ifdef BNLAB_WITH_CUDA
   if (x.is_cuda()) {
-    Tensor dense = x;
-    const Layout layout = make_dense("squash", dense, {0, x.size(0)});
-    const Tensor y = at::empty_like(dense);
-    if (x.numel() == 0) return {.y = y, .t = {}};
-    cuda::squash_forward(
-        layout, {.x = dense,
-                 .residual = residual.defined() ? like("squash", "residual", residual, dense) : Tensor(),
-                 .y = y,
-                 .alpha = options.alpha,
-                 .weight = options.weight,
-                 .bias = options.bias,
-                 .relu = options.activation == Activation::relu});
-    return {.y = y, .t = {}};
+    const LayerTensors in = layer_tensors("squash", x, {0, x.size(0)}, residual, options.activation);
+    if (x.numel() > 0) cuda::squash_forward(in, options);
+    return {.y = in.out, .t = {}};
   }
 #endif
   const Tensor t = at::tanh(at::mul(x, options.alpha));
@@ -52,32 +41,24 @@ SquashGradients squash_gradients(const Tensor& dy, const Tensor& x, const Tensor
 #ifdef BNLAB_WITH_CUDA
   if (x.is_cuda()) {
     const char* where = "squash_gradients";
-    const bool relu = options.activation == Activation::relu;
-    Tensor dense = x;
-    const Layout layout = make_dense(where, dense, {0, x.size(0)});
-    const auto room = [&](const Tensor& p) { return x.numel() == 0 ? at::zeros_like(p) : at::empty_like(p); };
-    out.dx = at::empty_like(dense);
-    out.dalpha = room(options.alpha);
-    if (affine) out.dweight = room(options.weight), out.dbias = room(options.weight);
-    const Tensor incoming = like(where, "dy", dy, dense);
-    if (with_residual) out.dresidual = relu ? at::empty_like(dense) : incoming;
+    LayerTensors in = layer_tensors(where, x, {0, x.size(0)}, /*residual=*/{}, options.activation);
+    in.dy = like(where, "dy", dy, in.x);
+    if (with_residual && in.relu) {
+      in.residual = like(where, "y", y, in.x);
+      in.dresidual = at::empty_like(in.x);
+    }
+    out = {.dx = in.out,
+           .dresidual = !with_residual ? Tensor()
+                        : in.relu      ? in.dresidual
+                                       : in.dy,
+           .dalpha = empty_gradient(options.alpha, x),
+           .dweight = empty_gradient(options.weight, x),
+           .dbias = empty_gradient(options.weight, x)};
     {
       const OneKernel sweep;
     }
     const OneKernel sums;
-    if (x.numel() == 0) return out;
-    cuda::squash_backward(layout, {.x = dense,
-                                   .dy = incoming,
-                                   .dx = out.dx,
-                                   .dresidual = with_residual && relu ? out.dresidual : Tensor(),
-                                   .read_y = with_residual && relu ? like(where, "y", y, dense) : Tensor(),
-                                   .alpha = options.alpha,
-                                   .weight = options.weight,
-                                   .bias = options.bias,
-                                   .dalpha = out.dalpha,
-                                   .dweight = out.dweight,
-                                   .dbias = out.dbias,
-                                   .relu = relu});
+    if (x.numel() > 0) cuda::squash_backward(in, options, out);
     return out;
   }
 #endif

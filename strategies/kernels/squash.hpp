@@ -25,22 +25,17 @@ struct Squash {
 Squash squash(const at::Tensor& x, const at::Tensor& residual, const SquashOptions& options);
 
 struct SquashGradients {
-  at::Tensor dx, dresidual, dalpha, dweight, dbias;  // undefined: not wanted, or not there
+  at::Tensor dx = {}, dresidual = {}, dalpha = {}, dweight = {},
+             dbias = {};  // undefined: not wanted, or not there
 };
 // y, t: the forward pass's; y may be undefined without an activation.
 SquashGradients squash_gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
                                  const at::Tensor& t, const SquashOptions& options, bool with_residual);
 
 namespace cuda {
-// All of one layout and dense; what is not wanted, or not there, is undefined.
-struct SquashTensors {
-  at::Tensor x, residual = {}, y = {}, dy = {}, dx = {}, dresidual = {};
-  at::Tensor read_y = {};  // backward: the sign of y is read, and not computed from x
-  at::Tensor alpha, weight = {}, bias = {}, dalpha = {}, dweight = {}, dbias = {};
-  bool relu = false;
-};
-void squash_forward(const Layout& layout, const SquashTensors& tensors);
-void squash_backward(const Layout& layout, const SquashTensors& tensors);
+void squash_forward(const LayerTensors& in, const SquashOptions& options);
+// in.residual: y, if its sign is read and not computed from x.
+void squash_backward(const LayerTensors& in, const SquashOptions& options, const SquashGradients& out);
 }  // namespace cuda
 
 }  // namespace bnlab::kernels

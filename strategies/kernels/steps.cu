@@ -63,96 +63,75 @@ __global__ void every_item_of(const __grid_constant__ peers::Gather gather, Body
   if (i < gather.channels) body(i);
 }
 
-// The threads (channel.hpp) that share an item of a block. Those beyond the last item take no row.
-class Together {
- public:
-  __device__ explicit Together(bool inside) : lane_(inside ? threadIdx.y : kNone) {}
-  __device__ int64_t lane() const { return lane_; }
-  __device__ int64_t lanes() const { return kLanes; }
-  __device__ void wait() const { __syncthreads(); }
-  template <class T>
-  __device__ T sum(T value) const {
-    __shared__ T values[kLanes][kItems];
-    values[threadIdx.y][threadIdx.x] = value;
-    __syncthreads();
-    T total = values[0][threadIdx.x];
-    for (int lane = 1; lane < kLanes; ++lane) total += values[lane][threadIdx.x];
-    __syncthreads();  // the next call writes
-    return total;
-  }
-
- private:
-  static constexpr int64_t kNone = int64_t{1} << 40;  // more than there are rows
-  int64_t lane_;
-};
-
-template <class Body>
-__global__ void every_item_together(Body body, int64_t items) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kItems + threadIdx.x;
-  body(i, Together(i < items));
-}
-
-// The threads that share a group of channels (sample_channel.hpp): a row of the block, a power of two of
-// them.
-class Row {
- public:
-  __device__ explicit Row(bool inside) : lane_(inside ? threadIdx.x : kNone) {}
-  __device__ int64_t lane() const { return lane_; }
-  __device__ int64_t lanes() const { return blockDim.x; }
-  __device__ double sum(double value) const {
-    __shared__ double values[kThreads];
-    double* own = values + threadIdx.y * blockDim.x;
-    own[threadIdx.x] = value;
-    __syncthreads();
-    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) own[threadIdx.x] += own[threadIdx.x + half];
-      __syncthreads();
-    }
-    const double total = own[0];
-    __syncthreads();  // the next call writes
-    return total;
-  }
-
- private:
-  static constexpr int64_t kNone = int64_t{1} << 40;  // more than there are channels
-  int64_t lane_;
-};
-
-template <class Body>
-__global__ void every_group(Body body, int64_t items) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  const bool inside = i < items;
-  body(inside ? i : 0, Row(inside));
-}
-
 template <class Body>
 concept HasGroups = requires(const Body& body) { body.group_size(); };
 
+// The threads of a block that share an item (channel.hpp), a power of two of them.
+class Team {
+ public:
+  __device__ Team(bool inside, unsigned lane, unsigned lanes, unsigned item)
+      : lane_(inside ? lane : channel::kNoLane), lanes_(lanes), first_(item * lanes), own_(first_ + lane) {}
+  __device__ int64_t lane() const { return lane_; }
+  __device__ int64_t lanes() const { return lanes_; }
+  __device__ void wait() const { __syncthreads(); }
+  template <class T>
+  __device__ T sum(T value) const {
+    __shared__ T values[kLanes * kItems];
+    values[own_] = value;
+    __syncthreads();
+    for (unsigned half = lanes_ / 2; half > 0; half /= 2) {
+      if (own_ < first_ + half) values[own_] += values[own_ + half];
+      __syncthreads();
+    }
+    const T total = values[first_];
+    __syncthreads();  // the next call writes
+    return total;
+  }
+
+ private:
+  int64_t lane_;
+  unsigned lanes_, first_, own_;
+};
+
+// The rows of an item lie far apart, and those of neighbouring items side by side; the channels of a group
+// lie side by side.
 template <class Body>
-constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Together&>;
+__global__ void every_team(Body body, int64_t items) {
+  const auto call = [&](unsigned lane, unsigned lanes, unsigned item, unsigned at_once) {
+    const int64_t i = int64_t{blockIdx.x} * at_once + item;
+    body(i < items ? i : 0, Team(i < items, lane, lanes, item));
+  };
+  if constexpr (HasGroups<Body>)
+    call(threadIdx.x, blockDim.x, threadIdx.y, blockDim.y);
+  else
+    call(threadIdx.y, blockDim.y, threadIdx.x, blockDim.x);
+}
+
+template <class Body>
+constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Team&>;
 
 }  // namespace
 
 template <class Body>
 void each_item(const Body& body, int64_t items, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
+  const auto blocks = [&](int64_t at_once) {
+    return dim3(static_cast<unsigned>((items + at_once - 1) / at_once));
+  };
   if constexpr (HasGroups<Body>) {
     unsigned lanes = 1;
     while (lanes < kThreads && lanes < body.group_size()) lanes *= 2;
     const unsigned rows = static_cast<unsigned>(kThreads) / lanes;
     items = body.items(lanes);
-    launch(every_group<Body>, dim3(static_cast<unsigned>((items + rows - 1) / rows)), dim3(lanes, rows), body,
-           items);
+    launch(every_team<Body>, blocks(rows), dim3(lanes, rows), body, items);
     return;
   } else if constexpr (kShares<Body>) {
     if (body.rows() >= kManyRows) {
-      const auto blocks = static_cast<unsigned>((items + kItems - 1) / kItems);
-      launch(every_item_together<Body>, dim3(blocks), dim3(kItems, kLanes), body, items);
+      launch(every_team<Body>, blocks(kItems), dim3(kItems, kLanes), body, items);
       return;
     }
   }
-  const auto blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
-  launch(every_item<Body>, dim3(blocks), dim3(kThreads), body, items);
+  launch(every_item<Body>, blocks(kThreads), dim3(kThreads), body, items);
 }
 
 template <class T, class Body>
@@ -167,30 +146,21 @@ template void each_item_of<double>(const peers::Gather&, const channel::PooledFo
 template void each_item_of<float>(const peers::Gather&, const channel::Backward<float>&, at::Device);
 template void each_item_of<double>(const peers::Gather&, const channel::Backward<double>&, at::Device);
 
-template void each_item(const channel::MergeMoments<float>&, int64_t, at::Device);
-template void each_item(const channel::MergeMoments<double>&, int64_t, at::Device);
+#define BNLAB_STEP(Body)                                                     \
+  template void each_item(const channel::Body<float>&, int64_t, at::Device); \
+  template void each_item(const channel::Body<double>&, int64_t, at::Device)
 template void each_item(const channel::SumMoments&, int64_t, at::Device);
-template void each_item(const channel::SumTowers<float>&, int64_t, at::Device);
-template void each_item(const channel::SumTowers<double>&, int64_t, at::Device);
-template void each_item(const channel::Forward<float>&, int64_t, at::Device);
-template void each_item(const channel::Forward<double>&, int64_t, at::Device);
-template void each_item(const channel::RunningForward<float>&, int64_t, at::Device);
-template void each_item(const channel::RunningForward<double>&, int64_t, at::Device);
-template void each_item(const channel::Backward<float>&, int64_t, at::Device);
-template void each_item(const channel::Backward<double>&, int64_t, at::Device);
-template void each_item(const channel::UpdateRunning<float>&, int64_t, at::Device);
-template void each_item(const channel::UpdateRunning<double>&, int64_t, at::Device);
-template void each_item(const channel::PooledForward<float>&, int64_t, at::Device);
-template void each_item(const channel::PooledForward<double>&, int64_t, at::Device);
-template void each_item(const channel::SampleForward<float>&, int64_t, at::Device);
-template void each_item(const channel::SampleForward<double>&, int64_t, at::Device);
-template void each_item(const channel::SampleBackward<float>&, int64_t, at::Device);
-template void each_item(const channel::SampleBackward<double>&, int64_t, at::Device);
-template void each_item(const channel::MovingForward<float>&, int64_t, at::Device);
-template void each_item(const channel::MovingForward<double>&, int64_t, at::Device);
-template void each_item(const channel::MovingBackward<float>&, int64_t, at::Device);
-template void each_item(const channel::MovingBackward<double>&, int64_t, at::Device);
-template void each_item(const channel::CentreFilters<float>&, int64_t, at::Device);
-template void each_item(const channel::CentreFilters<double>&, int64_t, at::Device);
+BNLAB_STEP(MergeMoments);
+BNLAB_STEP(SumTowers);
+BNLAB_STEP(Forward);
+BNLAB_STEP(RunningForward);
+BNLAB_STEP(Backward);
+BNLAB_STEP(UpdateRunning);
+BNLAB_STEP(PooledForward);
+BNLAB_STEP(SampleForward);
+BNLAB_STEP(SampleBackward);
+BNLAB_STEP(MovingForward);
+BNLAB_STEP(MovingBackward);
+BNLAB_STEP(CentreFilters);
 
 }  // namespace bnlab::kernels::cuda

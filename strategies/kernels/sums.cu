@@ -14,15 +14,18 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardI
     using T = typename decltype(empty)::Element;
     using A = Compute<T>;
     SumsEpilogue<A> epilogue;
+    epilogue.sums = data<A>(out);
     if (backward != nullptr) {
-      epilogue.given = true;
+      epilogue.steps = true;
       epilogue.backward = backward->on_pointers<A>();
     }
     const Arguments<T> arguments = backward_arguments<T>(in);
-    if (arguments.scale == nullptr)
-      reduce_any<Sums, T>(layout, offsets, arguments, out, epilogue);
-    else
-      reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, epilogue);
+    with_shape(layout, arguments, [&](auto rows, auto vector) {
+      with_flag(arguments.scale != nullptr, [&](auto from_input) {
+        launch_reduce<BackwardSums<T, rows, vector, from_input>>(layout, offsets, arguments, out.options(),
+                                                                 epilogue);
+      });
+    });
   });
 }
 

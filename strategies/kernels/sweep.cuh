@@ -50,78 +50,60 @@ constexpr int kVector = sizeof(T) == 8 ? 2 : 4;
 
 // Whether whole vectors of T lie aligned in every tensor of the call.
 template <class T>
-bool vectors_fit(const Layout& layout, std::initializer_list<const void*> pointers) {
-  for (const void* p : pointers)
+bool vectors_fit(const Layout& layout, const Arguments<T>& in) {
+  for (const void* p :
+       std::initializer_list<const void*>{in.x, in.dy, in.y, in.residual, in.out, in.dresidual})
     if (reinterpret_cast<uintptr_t>(p) % (kVector<T> * sizeof(T)) != 0) return false;
   return (layout.channels_last ? layout.channels : layout.plane) % kVector<T> == 0;
 }
 
-template <class T>
-bool vectors_fit(const Layout& layout, const Arguments<T>& in) {
-  return vectors_fit<T>(layout, {in.x, in.dy, in.y, in.residual, in.out});
-}
-
-template <template <class, bool, int> class Op, class T, bool kRows, int V>
-void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
-  const Launches plan = plan_launches(layout, offsets, V, Limits());
+template <class Op>
+void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<typename Op::T>& in) {
+  const Launches plan = plan_launches(layout, offsets, Op::V, Limits());
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
-    launch(apply<Op<T, kRows, V>, T, kRows, V>, grid, plan.block, plan.cuts[k], in);
+    launch(apply<Op>, grid, plan.block, plan.cuts[k], in);
   }
 }
 
-template <template <class, bool, int> class Op, class T, bool kRows, int V>
-void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
-                   const typename Op<T, kRows, V>::Epilogue& epilogue) {
-  using Kernel = Op<T, kRows, V>;
-  using Part = typename Kernel::Part;
-  const Launches plan = plan_launches(layout, offsets, V, one_wave(layout, V, sizeof(T)));
+template <class Op>
+void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<typename Op::T>& in,
+                   const at::TensorOptions& options, const typename Op::Epilogue& epilogue) {
+  using Part = typename Op::Part;
+  const Limits limits = one_wave(layout, Op::V, sizeof(typename Op::T));
+  const Launches plan = plan_launches(layout, offsets, Op::V, limits);
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1, each = slices * layout.channels;
   const int64_t parts = plan.grid.y > 1 ? each * plan.grid.y * int64_t{sizeof(Part) / sizeof(double)} : 0;
-  const at::Tensor memory = at::empty({parts + 2 * each}, out.options().dtype(at::kDouble));
-  Totals<Kernel> to;
-  to.parts = reinterpret_cast<Part*>(memory.data_ptr<double>());
-  to.kept = reinterpret_cast<typename Kernel::Epilogue::Kept*>(memory.data_ptr<double>() + parts);
-  to.tickets = tickets((slices + 1) * plan.grid.x, out.options());
-  to.slices = static_cast<unsigned>(slices);
-  const unsigned tile = kRows ? plan.block.x * V : plan.block.y;
-  for (to.team = 0; to.team < 5 && tile << to.team < kThreads;) ++to.team;
-  to.out = out.data_ptr<typename Kernel::Result>();
-  to.epilogue = epilogue;
+  const at::Tensor memory = at::empty({parts + 2 * each}, options.dtype(at::kDouble));
+  Totals<Op> to{
+      .parts = reinterpret_cast<Part*>(memory.data_ptr<double>()),
+      .kept = reinterpret_cast<typename Op::Epilogue::Kept*>(memory.data_ptr<double>() + parts),
+      .tickets = tickets((slices + 1) * plan.grid.x, options),
+      .slices = static_cast<unsigned>(slices),
+      .team = 0,
+      .epilogue = epilogue,
+  };
+  const unsigned tile = Op::kRows ? plan.block.x * Op::V : plan.block.y;
+  while (to.team < 5 && tile << to.team < kThreads) ++to.team;
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
-    launch(reduce<Kernel, T, kRows, V>, grid, plan.block, plan.cuts[k], in, to);
+    launch(reduce<Op>, grid, plan.block, plan.cuts[k], in, to);
   }
 }
 
-template <template <class, bool, int> class Op, class T>
-void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
-  constexpr int V = kVector<T>;
-  const bool vectors = vectors_fit(layout, in);
-  if (layout.channels_last)
-    (vectors ? launch_apply<Op, T, true, V> : launch_apply<Op, T, true, 1>)(layout, offsets, in);
-  else
-    (vectors ? launch_apply<Op, T, false, V> : launch_apply<Op, T, false, 1>)(layout, offsets, in);
+template <class F>
+void with_flag(bool flag, const F& f) {
+  flag ? f(std::true_type()) : f(std::false_type());
 }
 
-template <template <class, bool, int> class Op, class T, bool kRows, class Epilogue>
-void reduce_in(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
-               const Epilogue& epilogue) {
-  constexpr int V = kVector<T>;
-  (vectors_fit(layout, in) ? launch_reduce<Op, T, kRows, V>
-                           : launch_reduce<Op, T, kRows, 1>)(layout, offsets, in, out, epilogue);
-}
-
-template <template <class, bool, int> class Op, class T, class Epilogue>
-void reduce_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
-                const Epilogue& epilogue) {
-  (layout.channels_last ? reduce_in<Op, T, true, Epilogue>
-                        : reduce_in<Op, T, false, Epilogue>)(layout, offsets, in, out, epilogue);
-}
-
-template <class T>
-T* data(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+// Calls f with whether the channels lie side by side, and with how many neighbours a thread takes.
+template <class T, class F>
+void with_shape(const Layout& layout, const Arguments<T>& in, const F& f) {
+  with_flag(layout.channels_last, [&](auto rows) {
+    with_flag(vectors_fit(layout, in), [&](auto vectors) {
+      f(rows, std::integral_constant<int, decltype(vectors)::value ? kVector<T> : 1>());
+    });
+  });
 }
 
 // Calls f with an empty Arguments of the dtype.
@@ -137,6 +119,22 @@ void dispatch(at::ScalarType dtype, F f) {
     default:
       return f(Arguments<at::Half>{});
   }
+}
+
+// Calls f with the tensors of a layer, in its dtype and on its device.
+template <class F>
+void with_layer(const LayerTensors& in, const F& f) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  dispatch(in.x.scalar_type(), [&](auto arguments) {
+    using T = typename decltype(arguments)::Element;
+    arguments.x = data<T>(in.x);
+    arguments.residual = data<T>(in.residual);
+    arguments.dy = data<T>(in.dy);
+    arguments.out = data<T>(in.out);
+    arguments.dresidual = data<T>(in.dresidual);
+    arguments.relu = in.relu;
+    f(arguments);
+  });
 }
 
 // y is not read where its sign can be computed.

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/StringUtil.h>
 
 #include <string>
@@ -118,6 +119,20 @@ BackwardInputs backward_inputs(const char* where, const Tensor& dy, const Tensor
     }
   }
   return in;
+}
+
+LayerTensors layer_tensors(const char* where, const Tensor& x, const Offsets& offsets, const Tensor& residual,
+                           Activation activation) {
+  LayerTensors in{.offsets = offsets, .x = x, .relu = activation == Activation::relu};
+  in.layout = make_dense(where, in.x, offsets);
+  if (residual.defined()) in.residual = like(where, "residual", residual, in.x);
+  in.out = at::empty_like(in.x);
+  return in;
+}
+
+Tensor empty_gradient(const Tensor& parameter, const Tensor& x) {
+  if (!parameter.defined()) return {};
+  return x.numel() == 0 ? at::zeros(parameter.sizes(), parameter.options()) : at::empty_like(parameter);
 }
 
 Tensor empty_rows(const Tensor& x, const Offsets& offsets) {

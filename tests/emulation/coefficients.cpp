@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tests/emulation/problems.hpp"
-#include "tests/emulation/values.hpp"
+#include "tests/emulation/steps.hpp"
 
 namespace bnlab::kernels::emulated {
 namespace {
@@ -16,16 +16,6 @@ const double kCounts[kSets] = {3, 0, 5, 1, 0, 40};
 class CoefficientsCheck {
  public:
   explicit CoefficientsCheck(at::ScalarType type) : type_(type), bound_(64 * rounding(type)) {
-    rows_ = filled(Tensor({kSets, 1 + 2 * kChannels}, at::kDouble), random_, 1, 2);
-    std::vector<double> all = rows_.values();
-    for (int64_t s = 0; s < kSets; ++s) {
-      double* row = &all[static_cast<size_t>(s * (1 + 2 * kChannels))];
-      row[0] = kCounts[s];
-      for (int64_t i = 1; i <= 2 * kChannels; ++i)
-        row[i] = kCounts[s] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[s] : row[i];
-    }
-    rows_.set_values(all);
-    moments_ = all;
     weight_ = numbers({kChannels});
     bias_ = numbers({kChannels});
     merging();
@@ -45,38 +35,13 @@ class CoefficientsCheck {
   void expect(const char* what, int64_t s, int64_t c, double got, double expected, double size) {
     comparison_.expect(what, s, c, got, expected, bound_ * size);
   }
-  double moment(int64_t s, int64_t i) const {
-    return moments_[static_cast<size_t>(s * (1 + 2 * kChannels) + i)];
-  }
-  double mean(int64_t s, int64_t c) const { return moment(s, 1 + c); }
-  double m2(int64_t s, int64_t c) const { return moment(s, 1 + kChannels + c); }
+  double mean(int64_t s, int64_t c) const { return moments_.mean(s, c); }
+  double m2(int64_t s, int64_t c) const { return moments_.m2(s, c); }
 
   void merging() {
-    for (const int64_t group : {1, 2, 3, 6}) {
-      for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) {
-        const std::vector<double> got = merge_moments(rows_, group, merge, type_).values();
-        for (int64_t k = 0; k < kSets / group; ++k)
-          for (int64_t c = 0; c < kChannels; ++c) merged(k, c, group, merge, got);
-      }
-    }
-  }
-
-  void merged(int64_t k, int64_t c, int64_t group, Merge merge, const std::vector<double>& got) {
-    double n = 0, sum = 0, within = 0, between = 0, squares = 0;
-    for (int64_t s = k * group; s < (k + 1) * group; ++s) {
-      n += kCounts[s];
-      sum += kCounts[s] * mean(s, c);
-      within += m2(s, c);
-      squares += m2(s, c) + kCounts[s] * mean(s, c) * mean(s, c);
-    }
-    const double m = sum / std::max(n, 1.0);
-    for (int64_t s = k * group; s < (k + 1) * group; ++s)
-      between += kCounts[s] * (mean(s, c) - m) * (mean(s, c) - m);
-    const double* row = &got[static_cast<size_t>(k * (1 + 2 * kChannels))];
-    expect("merged count", k, c, row[0], n, 0);
-    expect("merged mean", k, c, row[1 + c], m, 1 + std::abs(m));
-    expect("merged M2", k, c, row[1 + kChannels + c], merge == Merge::averaged ? within : within + between,
-           1 + squares);
+    for (const int64_t group : {1, 2, 3, 6})
+      for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2})
+        comparison_.merged(merge_moments(moments_.rows, group, merge, type_), moments_, group, merge, bound_);
   }
 
   void forward_and_backward(bool affine, bool mean_only, bool renorm, bool full, double ddof = 0) {
@@ -89,7 +54,7 @@ class CoefficientsCheck {
     if (affine) options.weight = weight_;
     if (affine) options.bias = bias_;
     if (renorm) options.renorm = Renormalisation{.running = running, .r_max = 1.5, .d_max = 0.7};
-    const Coefficients k = forward_coefficients(rows_, options, type_);
+    const Coefficients k = forward_coefficients(moments_.rows, options, type_);
     const Tensor local = numbers({kSets, 2, kChannels}), others = numbers({kSets, 2, kChannels});
     const Tensor group = !full ? Tensor() : renorm ? local : others;
     const BackwardCoefficients back = backward_coefficients(k, local, group, mean_only, options.weight);
@@ -136,12 +101,11 @@ class CoefficientsCheck {
   void update_of_running() {
     const double weights[kSets] = {0.25, 0, 0.5, 0.125, 0, 0.0625}, takes_part[kSets] = {1, 0, 0, 1, 0, 1};
     const int64_t lost = 257;
-    std::vector<double> values = moments_, both(weights, weights + kSets);
+    std::vector<double> values = moments_.values, both(weights, weights + kSets);
     both.insert(both.end(), takes_part, takes_part + kSets);
-    const auto row_of = [](int64_t s) { return static_cast<size_t>(s * (1 + 2 * kChannels)); };
-    std::fill(&values[row_of(2)], &values[row_of(3)], std::nan(""));
-    values[row_of(5) + static_cast<size_t>(1 + kChannels + lost)] = INFINITY;
-    const Tensor rows(rows_.sizes(), at::kDouble);
+    std::fill_n(&values[moments_.place(2, 0)], 1 + 2 * kChannels, std::nan(""));
+    values[moments_.place(5, 1 + kChannels + lost)] = INFINITY;
+    const Tensor rows(moments_.rows.sizes(), at::kDouble);
     rows.set_values(values);
     const RunningUpdate update{
         .running = numbers({2, kChannels}),
@@ -174,9 +138,9 @@ class CoefficientsCheck {
   at::ScalarType type_;
   double bound_;
   std::mt19937 random_{7};
-  Tensor rows_, weight_, bias_;
-  std::vector<double> moments_;
-  Comparison comparison_;
+  PackedMoments moments_{{kCounts, kCounts + kSets}, kChannels, random_};
+  Tensor weight_, bias_;
+  StepsComparison comparison_;
 };
 
 }  // namespace

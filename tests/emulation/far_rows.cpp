@@ -30,7 +30,7 @@ void check(Comparison& comparison) {
   cut.plane = kRows ? 1 : kElements;
   cut.offset[0] = kRow;
   cut.offset[1] = kRow + 1;
-  cuda::launch(cuda::apply<cuda::Normalise<T, kRows, 1>, T, kRows, 1>, dim3(1), dim3(8, 32), cut, in);
+  cuda::launch(cuda::apply<cuda::Normalise<T, kRows, 1>>, dim3(1), dim3(8, 32), cut, in);
   for (int i = 0; i < kElements; ++i)
     comparison.expect("normalise", kRow, i, static_cast<double>(static_cast<float>(out[i])), 2 * i + 3, 0);
 }

@@ -1,10 +1,7 @@
 // The steps after an exchange on the emulated GPU against the single steps, which coefficients.cpp holds to
 // float64.
-#include <algorithm>
-
-#include "tests/emulation/device.hpp"
 #include "tests/emulation/problems.hpp"
-#include "tests/emulation/values.hpp"
+#include "tests/emulation/steps.hpp"
 
 namespace bnlab::kernels::emulated {
 namespace {
@@ -15,28 +12,13 @@ constexpr int64_t kTowers = 6, kChannels = 150;  // two blocks, the second not f
 constexpr double kEps = 1e-2;
 const double kCounts[kTowers] = {3, 0, 5, 1, 0, 0};
 
-// Copies of rows, one for each set of this rank.
-Tensor local_rows(const Tensor& groups, const PooledRows& pooled) {
-  at::Sizes sizes = groups.sizes();
-  sizes[0] = pooled.sets;
-  const Tensor local(sizes, groups.scalar_type());
-  for (int64_t s = 0; s < pooled.sets; ++s) local[s].copy_(groups[(pooled.first + s) / pooled.group]);
-  return local;
-}
-
 class PooledCheck {
  public:
   explicit PooledCheck(at::ScalarType type) : type_(type) {
-    towers_ = filled(Tensor({kTowers, 1 + 2 * kChannels}, at::kDouble), random_, 1, 2);
-    std::vector<double> all = towers_.values();
-    for (int64_t t = 0; t < kTowers; ++t) {
-      double* row = &all[static_cast<size_t>(t * (1 + 2 * kChannels))];
-      row[0] = kCounts[t];
-      for (int64_t i = 1; i <= 2 * kChannels; ++i)
-        row[i] = kCounts[t] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[t] : row[i];
-    }
-    all[1 + kChannels - 1] = std::nan("");  // so that the last channel of a group is not finite
-    towers_.set_values(all);
+    PackedMoments moments({kCounts, kCounts + kTowers}, kChannels, random_);
+    moments.values[moments.place(0, kChannels)] = std::nan("");  // the last channel of a group is not finite
+    towers_ = moments.rows;
+    towers_.set_values(moments.values);
     weight_ = numbers({kChannels});
     bias_ = numbers({kChannels});
     sums_ = numbers({kTowers, 2, kChannels});
@@ -69,25 +51,14 @@ class PooledCheck {
  private:
   Tensor numbers(const at::Sizes& sizes) { return filled(Tensor(sizes, type_), random_, 0.5, 1); }
 
-  // Running statistics and what their update needs; the same for the same number of groups.
-  RunningUpdate update_of(int64_t groups) const {
-    std::mt19937 random(11);
-    const RunningUpdate update{
-        .running = filled(Tensor({2, kChannels}, type_), random, 1, 0.1),
-        .weights = filled(Tensor({2, groups}, at::kDouble), random, 0.5, 0.1),
-        .decay = 0.75,
-        .nonfinite_count = Tensor({1}, at::kLong),
-    };
-    update.nonfinite_count.zero_();
-    return update;
-  }
+  RunningUpdate update_of(int64_t groups) const { return running_update(groups, kChannels, type_); }
 
   void check(PooledRows pooled, Merge merge, bool renorm, bool mean_only) {
     const RunningUpdate expected_update = update_of(kTowers / pooled.group);
     const RunningUpdate update = update_of(kTowers / pooled.group);
     const auto by = [&](const RunningUpdate& running) {
       NormOptions options{.eps = kEps, .mean_only = mean_only, .weight = weight_, .bias = bias_};
-      if (renorm) options.renorm = Renormalisation{.running = running.running, .r_max = 1.5, .d_max = 0.7};
+      if (renorm) options.renorm = renormalisation(running);
       return options;
     };
     const Tensor groups = merge_moments(towers_, pooled.group, merge, type_);
@@ -95,33 +66,19 @@ class PooledCheck {
     update_running(expected_update, groups);
     const bool merged = pooled.layout == PooledLayout::groups;
     pooled.rows = merged ? groups : towers_;
-    int64_t launches = emulation::counts().launches;
-    const Coefficients got = pooled_forward(pooled, merge, by(update), type_, update);
-    expect_one_launch(launches);
-    expect("mean", got.mean, k.mean);
-    expect("invstd", got.invstd, k.invstd);
-    expect("scale", got.scale, k.scale);
-    expect("shift", got.shift, k.shift);
-    expect("count", got.count, k.count);
-    if (renorm) expect("r", got.r, k.r);
-    if (renorm) expect("d", got.d, k.d);
-    expect("running statistics", update.running, expected_update.running);
-    expect("their number", update.nonfinite_count, expected_update.nonfinite_count);
+    comparison_.same(
+        comparison_.launches(1, [&] { return pooled_forward(pooled, merge, by(update), type_, update); }), k);
+    comparison_.same(update, expected_update);
     const Coefficients without = pooled_forward(pooled, merge, by(update_of(1)), type_, std::nullopt);
-    expect("scale without an update", without.scale, k.scale);
+    comparison_.same("scale without an update", without.scale, k.scale);
 
     const Tensor local = numbers({pooled.sets, 2, kChannels}), summed = sums_of_groups(pooled.group);
     const BackwardCoefficients expected =
         backward_coefficients(k, local, local_rows(summed, pooled), mean_only, weight_);
     pooled.rows = merged ? summed : sums_;
-    launches = emulation::counts().launches;
-    const BackwardCoefficients back = pooled_backward(k, local, pooled, mean_only, weight_);
-    expect_one_launch(launches);
-    expect("a", back.a, expected.a);
-    expect("b", back.b, expected.b);
-    expect("c", back.c, expected.c);
-    expect("dweight", back.dweight, expected.dweight);
-    expect("dbias", back.dbias, expected.dbias);
+    comparison_.same(
+        comparison_.launches(1, [&] { return pooled_backward(k, local, pooled, mean_only, weight_); }),
+        expected);
   }
 
   // Three ranks sum up their towers; another adds up what they send.
@@ -131,9 +88,9 @@ class PooledCheck {
     for (size_t rank = 0; rank < 3; ++rank) {
       const Tensor local({first[rank + 1] - first[rank], 1 + 2 * kChannels}, at::kDouble);
       for (int64_t t = first[rank]; t < first[rank + 1]; ++t) local[t - first[rank]].copy_(towers_[t]);
-      const int64_t launches = emulation::counts().launches;
-      const auto sums = sum_moments(local, first[rank], group, groups, merge).values();
-      expect_one_launch(launches);
+      const auto sums =
+          comparison_.launches(1, [&] { return sum_moments(local, first[rank], group, groups, merge); })
+              .values();
       for (size_t i = 0; i < totals.size(); ++i) totals[i] += sums[i];
     }
     const PooledRows pooled{
@@ -146,13 +103,12 @@ class PooledCheck {
     pooled.rows.set_values(totals);
     const NormOptions options{.eps = kEps, .weight = weight_, .bias = bias_};
     const RunningUpdate update = update_of(groups), expected_update = update_of(groups);
-    const int64_t launches = emulation::counts().launches;
-    const Coefficients got = pooled_forward(pooled, merge, options, type_, update);
-    expect_one_launch(launches);
+    const Coefficients got =
+        comparison_.launches(1, [&] { return pooled_forward(pooled, merge, options, type_, update); });
     const Tensor merged = merge_moments(towers_, group, merge, type_);
     const Coefficients k = forward_coefficients(local_rows(merged, pooled), options, type_);
     update_running(expected_update, merged);
-    expect("count of sums", got.count, k.count);
+    comparison_.same("count of sums", got.count, k.count);
     expect_close("mean of sums", got.mean, k.mean);
     expect_close("invstd of sums", got.invstd, k.invstd);
     expect_close("running statistics by sums", update.running, expected_update.running);
@@ -163,9 +119,7 @@ class PooledCheck {
     for (const int64_t group : {1, 2, 3, 6}) {
       const Tensor local({4, 2, kChannels}, type_), out({kTowers / group, 2, kChannels}, type_);
       for (int64_t t = 0; t < 4; ++t) local[t].copy_(sums_[t + 1]);
-      const int64_t launches = emulation::counts().launches;
-      sum_towers(local, 1, group, out);
-      expect_one_launch(launches);
+      comparison_.launches(1, [&] { return sum_towers(local, 1, group, out), 0; });
       std::vector<double> expected(static_cast<size_t>(out.numel()), 0.0);
       const auto values = local.values();
       const auto width = static_cast<size_t>(2 * kChannels);
@@ -200,9 +154,8 @@ class PooledCheck {
     std::vector<double> variances = var.values();
     for (double& value : variances) value = std::abs(value);
     var.set_values(variances);
-    const int64_t launches = emulation::counts().launches;
-    const Coefficients k = running_coefficients(mean, var, kEps, weight_, bias_);
-    expect_one_launch(launches);
+    const Coefficients k =
+        comparison_.launches(1, [&] { return running_coefficients(mean, var, kEps, weight_, bias_); });
     const Coefficients centred = running_coefficients(mean, {}, kEps, {}, {});
     const auto gammas = weight_.values(), invstds = k.invstd.values(), scales = k.scale.values();
     const double bound = 8 * rounding(type_);
@@ -237,9 +190,6 @@ class PooledCheck {
     return out;
   }
 
-  void expect(const char* what, const Tensor& got, const Tensor& expected) {
-    comparison_.expect(same_bits(got, expected), what);
-  }
   void expect_close(const char* what, const Tensor& got, const Tensor& expected) {
     const auto a = got.values(), b = expected.values();
     for (size_t i = 0; i < a.size(); ++i) {
@@ -247,14 +197,10 @@ class PooledCheck {
                          64 * rounding(type_) * (1 + std::abs(b[i])));
     }
   }
-  void expect_one_launch(int64_t before) {
-    comparison_.expect(emulation::counts().launches - before == 1, "the number of launches");
-  }
-
   at::ScalarType type_;
   std::mt19937 random_{7};
   Tensor towers_, weight_, bias_, sums_;
-  Comparison comparison_;
+  StepsComparison comparison_;
 };
 
 }  // namespace

@@ -1,9 +1,8 @@
 // The coefficients of norms within samples on the emulated GPU against their formulas in float64.
 #include <algorithm>
 
-#include "tests/emulation/device.hpp"
 #include "tests/emulation/problems.hpp"
-#include "tests/emulation/values.hpp"
+#include "tests/emulation/steps.hpp"
 
 namespace bnlab::kernels::emulated {
 namespace {
@@ -17,15 +16,6 @@ const double kPositions[kSamples] = {3, 0, 40, 1};
 class SampleCheck {
  public:
   explicit SampleCheck(at::ScalarType type) : type_(type), bound_(256 * rounding(type)) {
-    rows_ = filled(Tensor({kSamples, 1 + 2 * kChannels}, at::kDouble), random_, 1, 2);
-    moments_ = rows_.values();
-    for (int64_t n = 0; n < kSamples; ++n) {
-      double* row = &moments_[static_cast<size_t>(n * (1 + 2 * kChannels))];
-      row[0] = kPositions[n];
-      for (int64_t i = 1; i <= 2 * kChannels; ++i)
-        row[i] = kPositions[n] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kPositions[n] : row[i];
-    }
-    rows_.set_values(moments_);
     weight_ = numbers({kChannels});
     bias_ = numbers({kChannels});
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
@@ -45,17 +35,13 @@ class SampleCheck {
   void expect(const char* what, int64_t n, int64_t c, double got, double expected, double size) {
     comparison_.expect(what, n, c, got, expected, bound_ * size);
   }
-  double moment(int64_t n, int64_t i) const {
-    return moments_[static_cast<size_t>(n * (1 + 2 * kChannels) + i)];
-  }
-
   void check(int64_t groups, bool affine) {
     const Tensor weight = affine ? weight_ : Tensor(), bias = affine ? bias_ : Tensor();
     const Tensor sums = numbers({kSamples, 2, kChannels});
-    const int64_t launches = emulation::counts().launches;
-    const Coefficients k = sample_forward(rows_, groups, kEps, weight, bias, type_);
-    const BackwardCoefficients back = sample_backward(k, sums, groups, weight);
-    comparison_.expect(emulation::counts().launches - launches == 2, "the number of launches");
+    const Coefficients k = comparison_.launches(
+        1, [&] { return sample_forward(moments_.rows, groups, kEps, weight, bias, type_); });
+    const BackwardCoefficients back =
+        comparison_.launches(1, [&] { return sample_backward(k, sums, groups, weight); });
 
     gammas_ = affine ? weight_.values() : std::vector<double>(kChannels, 1.0);
     const auto betas = affine ? bias_.values() : std::vector<double>(kChannels, 0.0);
@@ -99,10 +85,11 @@ class SampleCheck {
     const int64_t width = kChannels / groups, first = group * width;
     Group of{std::max(1.0, kPositions[n] * static_cast<double>(width)), 0, 0, 0, 0, 1};
     double within = 0;
-    for (int64_t c = first; c < first + width; ++c) of.mean += moment(n, 1 + c) / static_cast<double>(width);
+    for (int64_t c = first; c < first + width; ++c)
+      of.mean += moments_.mean(n, c) / static_cast<double>(width);
     for (int64_t c = first; c < first + width; ++c) {
-      const double d = moment(n, 1 + c) - of.mean, gamma = gammas_[static_cast<size_t>(c)];
-      within += moment(n, 1 + kChannels + c) + kPositions[n] * d * d;
+      const double d = moments_.mean(n, c) - of.mean, gamma = gammas_[static_cast<size_t>(c)];
+      within += moments_.m2(n, c) + kPositions[n] * d * d;
       const double A = gamma * sums[static_cast<size_t>(2 * n * kChannels + c)];
       const double B = gamma * sums[static_cast<size_t>((2 * n + 1) * kChannels + c)];
       of.a += A;
@@ -116,9 +103,10 @@ class SampleCheck {
   at::ScalarType type_;
   double bound_;
   std::mt19937 random_{7};
-  Tensor rows_, weight_, bias_;
-  std::vector<double> moments_, gammas_;
-  Comparison comparison_;
+  PackedMoments moments_{{kPositions, kPositions + kSamples}, kChannels, random_};
+  Tensor weight_, bias_;
+  std::vector<double> gammas_;
+  StepsComparison comparison_;
 };
 
 }  // namespace

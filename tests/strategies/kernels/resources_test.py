@@ -24,9 +24,9 @@ import tempfile
 import unittest
 
 ARCHITECTURES = ("sm_90", "sm_100")
-SWEEPS = ("moments", "sums", "normalise", "input_gradient")  # files of strategies/kernels
+SWEEPS = ("moments", "sums", "normalise", "input_gradient", "response", "squash")  # files of strategies/kernels
 THREADS = 256  # of a block
-MAIN = ("MomentsOperation", "Sums", "SumsFromInput", "Normalise", "InputGradient", "InputGradientFromInput")
+MAIN = ("MomentsOperation", "BackwardSums", "BackwardSumsFromInput", "Normalise", "InputGradient", "InputGradientFromInput")
 
 Kernel = collections.namedtuple("Kernel", "operation dtype layout vector registers shared spilled in_loops")
 
@@ -103,9 +103,12 @@ def kernels_in(messages, sass):
     for entry in entries:
         name = entry.split("'")[0]
         shown = re.sub(r"\(\w+\)(?=\d)|c10::|bnlab::kernels::cuda::|\(anonymous namespace\)::", "", names[name])
-        operation, dtype, rows, vector, from_input = re.search(
-            r"(?:reduce|apply)<(\w+)<(\w+), (?:\(bool\))?(\w+), (\d+)(?:, (?:\(bool\))?(\w+))?>", shown).groups()
-        operation = operation.removeprefix("Any") + ("FromInput" if from_input in ("true", "1") else "")
+        sweep = re.search(r"(?:reduce|apply)<(\w+)<(\w+), (?:\(bool\))?(\w+), (\d+)(?:, (?:\(bool\))?(\w+))?>", shown)
+        if not sweep:  # a small step
+            continue
+        operation, dtype, rows, vector, flag = sweep.groups()
+        if flag in ("true", "1"):
+            operation += "FromInput" if operation in ("BackwardSums", "InputGradient") else "Adding"
         stores, loads = map(int, re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", entry).groups())
         shared = re.search(r"(\d+) bytes smem", entry)
         guessed = stores + loads if max(stores, loads) > 16 else 0
