@@ -104,18 +104,6 @@ LayerCase read_layer_case(const Json& document);
 // `strategy` ("sync" or {"name": "sync", ...}) with its defaults filled in. Throws Error (spec).
 Json resolved_strategy(const Json& strategy);
 
-// A network of one site: how a strategy is applied where no network surrounds its layer.
-class OneSite : public Network {
- public:
-  explicit OneSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
-  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
-  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
-  const Layer& layer() const { return *layer_; }
-
- private:
-  std::shared_ptr<Layer> layer_;
-};
-
 // One rank's share of a layer case: a network of the one site, its state, its steps.
 class LayerRank {
  public:
