@@ -1,6 +1,7 @@
 // bnlab evaluate: a weights file that a run left, under any population of running statistics.
 #include <iostream>
 
+#include "harness/cli/asked_weights.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/inference/trained_run.hpp"

@@ -287,7 +287,7 @@ void check_ids(const Survey& survey, const IdOf& ids) {
 
 Pixels ids_in(LabelFile file, const IdOf& ids) {
   if (file.kind != LabelFile::Kind::colours) return std::move(file.pixels);
-  Pixels map{file.pixels.height, file.pixels.width, 1, {}};
+  Pixels map{.height = file.pixels.height, .width = file.pixels.width, .channels = 1, .values = {}};
   for (size_t i = 0; i < file.pixels.values.size() / 3; ++i)
     map.values.push_back(ids.at(colour_at(file.pixels, i)));
   return map;

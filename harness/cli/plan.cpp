@@ -8,13 +8,16 @@
 #include <set>
 #include <tuple>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/data_judged.hpp"
+#include "harness/launch/disk_space.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
+#include "harness/launch/runs_to_start.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/models/site_values.hpp"
@@ -148,7 +151,10 @@ PoorestTower poorest_tower(const std::vector<PlacedRun>& runs) {
     const int64_t fewest = std::ranges::min(samples);
     const SiteValues* poorest = poorest_of(sites);
     if (poorest != nullptr && (found.site.empty() || poorest->values * fewest < found.values))
-      found = {poorest->name, poorest->values * fewest, fewest, sizes.front()};
+      found = {.site = poorest->name,
+               .values = poorest->values * fewest,
+               .samples = fewest,
+               .size = sizes.front()};
   }
   return found;
 }

@@ -8,7 +8,9 @@
 #include <set>
 #include <sstream>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
+#include "harness/cli/probe_file.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/prediction/roofline.hpp"
 #include "harness/probe/probe.hpp"

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/notify.hpp"
@@ -61,7 +62,7 @@ Watched kept(const std::string& name, const std::string& results) {
   try {
     return {name, results, load_if_any(folder.string(), around)};
   } catch (const Error& error) {
-    return {name, results, std::nullopt, error.what()};
+    return {.name = name, .results = results, .damaged = error.what()};
   }
 }
 

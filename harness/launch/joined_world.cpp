@@ -18,8 +18,8 @@
 #include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/run_recorder.hpp"
+#include "harness/launch/runs_to_start.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/launch/survey.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/support/activity.hpp"
@@ -279,7 +279,7 @@ class JoinedWorld {
       std::signal(SIGTERM, SIG_IGN);  // by which launchers end all ranks where one has died: first the record
       report.message += "; when it ended, " + doings();
     }
-    end.outcome = {report.status, report.message, std::nullopt, "", {}};
+    end.outcome = {.status = report.status, .message = report.message};
     refuse_full_disk(attempt.run.spec, end.outcome);
     end.result = report.result;
     end.notes = report.notes;

@@ -69,7 +69,8 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
 }
 
 ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
-  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  ReportCell cell;
+  static_cast<CellName&>(cell) = found;
   cell.populations = value_at(found.runs[0]->resolved, "populations");
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
@@ -159,7 +160,10 @@ void add_relative(const Published& number, const std::string& cell, const std::v
     if (!row.relative_rate) continue;
     const Interval here{row.of(kImagesPerS).size(), *row.relative_rate,
                         std::numeric_limits<double>::quiet_NaN()};
-    results.push_back({number, cell + (rows.size() > 1 ? " " + row.placement : ""), {}, here});
+    results.push_back({.published = number,
+                       .cell = cell + (rows.size() > 1 ? " " + row.placement : ""),
+                       .values = {},
+                       .here = here});
   }
 }
 
@@ -180,7 +184,7 @@ std::vector<PublishedResult> beside_published(const std::vector<Published>& publ
       }
       const SeedValues values =
           values_by_seed(cell.records_at(number.at, cell.one_per_seed()), number.metric, number.population);
-      results.push_back({number, name, values, over_seeds(values)});
+      results.push_back({.published = number, .cell = name, .values = values, .here = over_seeds(values)});
     }
   }
   return results;

@@ -61,7 +61,11 @@ void add_failure(const Record& record, std::vector<Failure>& failures) {
     ++alike->runs;
     return;
   }
-  failures.push_back({record.status(), reason, 1, record.run_id(), record.folder().generic_string()});
+  failures.push_back({.status = record.status(),
+                      .message = reason,
+                      .runs = 1,
+                      .run_id = record.run_id(),
+                      .folder = record.folder().generic_string()});
 }
 
 std::vector<std::string> failure_lines(std::vector<Failure> failures) {
@@ -99,7 +103,8 @@ RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& re
 }
 
 ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results) {
-  ExperimentStatus status{{}, experiment.name, {}};
+  ExperimentStatus status;
+  status.experiment = experiment.name;
   const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
   static_cast<RunCounts&>(status) = count_runs(experiment, records);
   status.claimed = claimed_runs(results, experiment.name, &status.problems);
@@ -107,7 +112,8 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
 }
 
 ExperimentStatus status_of(const std::string& experiment, const std::filesystem::path& results) {
-  ExperimentStatus status{{}, experiment, {}};
+  ExperimentStatus status;
+  status.experiment = experiment;
   for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
   status.asked = static_cast<int>(begun_folders(results, experiment).size());
   status.claimed = claimed_runs(results, experiment, &status.problems);
