@@ -45,7 +45,7 @@ class Ledger {
     Traffic& traffic = traffic_[static_cast<size_t>(purpose)];
     ++traffic.collectives;
     traffic.bytes += bytes;
-    if (keep_list_) list_.push_back({op, elements, purpose, bytes});
+    if (keep_list_) list_.push_back({.op = op, .elements = elements, .purpose = purpose, .bytes = bytes});
   }
   void add_time(Purpose purpose, int64_t host_ns) {
     traffic_[static_cast<size_t>(evaluating_ ? Purpose::evaluation : purpose)].host_ns += host_ns;

@@ -38,7 +38,8 @@ std::vector<Place> places_below(nn::Module& parent, const std::string& path = ""
   size_t index = 0;
   for (const auto& child : parent.named_children()) {
     const std::string below = path.empty() ? child.key() : path + "." + child.key();
-    places.push_back({&parent, below, child.key(), index++, child.value()});
+    places.push_back(
+        {.parent = &parent, .path = below, .key = child.key(), .index = index++, .child = child.value()});
     const std::vector<Place> more = places_below(*child.value(), below);
     places.insert(places.end(), more.begin(), more.end());
   }

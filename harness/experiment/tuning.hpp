@@ -32,11 +32,11 @@ struct Candidate {
 
 // Runs that choose together: those of one strategy, unless `per` says otherwise.
 struct TunedGroup {
-  std::string name;                   // "sync"; "sync, towers=8"
-  std::vector<Candidate> candidates;  // at the chosen length, in the order of the grid
-  size_t best = 0;                    // the first of the highest mean among those that were not dropped
-  std::vector<std::string> at_edge;   // keys whose best value is the smallest or the largest of the grid
-  std::vector<double> best_means;     // the highest mean at each length that was tried
+  std::string name;                        // "sync"; "sync, towers=8"
+  std::vector<Candidate> candidates = {};  // at the chosen length, in the order of the grid
+  size_t best = 0;                         // the first of the highest mean among those that were not dropped
+  std::vector<std::string> at_edge = {};   // keys whose best value is the smallest or the largest of the grid
+  std::vector<double> best_means = {};     // the highest mean at each length that was tried
 
   const Candidate& chosen() const { return candidates.at(best); }
 };

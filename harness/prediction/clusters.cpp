@@ -27,27 +27,24 @@ std::vector<Cluster::Point> read_points(const Json& json) {
 }
 
 Cluster read_cluster(const Json& json) {
-  Cluster cluster{json.at("name"),
-                  json.at("about"),
-                  json.at("source"),
-                  json.value("failure", ""),
-                  json.at("year"),
-                  json.at("ranks"),
-                  {},
-                  {}};
-  cluster.network = {json.at("algorithm"), json.at("link"), json.at("per_node")};
-  cluster.points = read_points(json);
-  return cluster;
+  return {.name = json.at("name"),
+          .about = json.at("about"),
+          .source = json.at("source"),
+          .failure = json.value("failure", ""),
+          .year = json.at("year"),
+          .ranks = json.at("ranks"),
+          .network = {json.at("algorithm"), json.at("link"), json.at("per_node")},
+          .points = read_points(json)};
 }
 
 BusBandwidth read_bandwidth(const Json& json) {
-  return {json.at("about"),
-          json.at("source"),
-          json.at("year"),
-          json.at("nodes"),
-          json.at("link"),
-          json.value("cluster", ""),
-          1e9 * json.at("gb_per_s").get<double>()};
+  return {.about = json.at("about"),
+          .source = json.at("source"),
+          .year = json.at("year"),
+          .nodes = json.at("nodes"),
+          .link = json.at("link"),
+          .cluster = json.value("cluster", ""),
+          .bytes_per_s = 1e9 * json.at("gb_per_s").get<double>()};
 }
 
 // Of clusters like this one, or its own.

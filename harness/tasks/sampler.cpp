@@ -46,9 +46,11 @@ Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const 
                                             " training samples; use more of them, or fewer towers");
     }
     if (towers.is_local(t) && begin < end) {
-      shares.push_back({Shard(seed, "order/tower" + std::to_string(t),
-                              std::vector<int64_t>(order.begin() + begin, order.begin() + end)),
-                        towers.samples(t), 0, towers.samples(t)});
+      shares.push_back({.shard = Shard(seed, "order/tower" + std::to_string(t),
+                                       std::vector<int64_t>(order.begin() + begin, order.begin() + end)),
+                        .stride = towers.samples(t),
+                        .begin = 0,
+                        .count = towers.samples(t)});
     }
   }
   return Sampler(std::move(shares));

@@ -172,7 +172,7 @@ class HeaderReader {
            shown(value["shape"]) + " of " + dtype->first + " in the file's " + std::to_string(data_bytes_) +
            " bytes of data");
     }
-    return {name, dtype->second, shape, begin, end};
+    return {.name = name, .dtype = dtype->second, .shape = shape, .begin = begin, .end = end};
   }
 
   void check_tiling(std::vector<Entry>& entries) const {

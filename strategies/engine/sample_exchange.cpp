@@ -72,8 +72,14 @@ SampleExchange::SampleExchange(const std::vector<int64_t>& permutation, const To
   }
   std::vector<int64_t> arrived;  // the place of each received row
   for (const std::vector<int64_t>& from : places) arrived.insert(arrived.end(), from.begin(), from.end());
-  scatter_ = {index(pick, device), send, receive, index(inverse(arrived), device)};
-  restore_ = {index(arrived, device), receive, send, index(inverse(pick), device)};
+  scatter_ = {.pick = index(pick, device),
+              .send = send,
+              .receive = receive,
+              .place = index(inverse(arrived), device)};
+  restore_ = {.pick = index(arrived, device),
+              .send = receive,
+              .receive = send,
+              .place = index(inverse(pick), device)};
 }
 
 at::Tensor SampleExchange::move(const at::Tensor& x, bool restore) const {

@@ -243,19 +243,18 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
       if (const auto other = spelt.find(canonical(name)); other != spelt.end())
         found = labels_of.find(other->second);
     if (found == labels_of.end()) {
-      files.push_back({image.string(),
-                       "",
-                       name,
-                       "",
-                       {"images without labels", missing_labels(labels, name, image, cure)}});
+      files.push_back({.image = image.string(),
+                       .name = name,
+                       .fault = {"images without labels", missing_labels(labels, name, image, cure)}});
     } else {
       files.push_back({image.string(), found->second.string(), name});
       labels_of.erase(found);
     }
   }
   for (const auto& [name, path] : labels_of) {
-    files.push_back(
-        {"", path.string(), name, "", {"labels without images", missing_image(images, name, path, cure)}});
+    files.push_back({.labels = path.string(),
+                     .name = name,
+                     .fault = {"labels without images", missing_image(images, name, path, cure)}});
   }
   if (files.empty()) {
     const std::string suffix = images.suffix.empty() ? "" : "whose names end with " + images.suffix + " ";
@@ -325,7 +324,7 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
       label = alone ? named_file(labels, parts[0], kLabelEndings, spellings, where)
                     : listed_file(root, parts[1], spellings, where);
     } catch (const Error& error) {
-      files.push_back({"", "", parts[0], "", {"lines of lists without files", error.what()}});
+      files.push_back({.name = parts[0], .fault = {"lines of lists without files", error.what()}});
       continue;
     }
     if (const auto [first, is_new] = seen.emplace(image.string(), where); !is_new)
