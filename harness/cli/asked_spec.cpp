@@ -11,7 +11,7 @@
 #include <set>
 
 #include "harness/components/words.hpp"
-#include "harness/store/ledger.hpp"
+#include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/support/error.hpp"
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kExperiments = "experiments";
-constexpr size_t kLongestShown = 200;  // of a file, in a message
+constexpr size_t kLongestShown = 200;  // characters of a name in a message
 
 // The specs in a folder.
 std::vector<fs::path> specs_in(const fs::path& folder) {

@@ -30,7 +30,7 @@ inline constexpr const char* kSpecHelp =
 
 // A spec, with keys set otherwise.
 struct AskedSpec {
-  std::string name;  // or "", where the command does without
+  std::string name;  // "" where the command does without
   Words overrides;
 
   void describe(Arguments& option, const char* spec = "SPEC", const char* help = kSpecHelp);

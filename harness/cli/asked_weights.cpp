@@ -9,7 +9,7 @@
 #include "harness/experiment/weights_file.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/population.hpp"
-#include "harness/store/attempts.hpp"
+#include "harness/store/ledger.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/support/error.hpp"

@@ -147,8 +147,8 @@ struct Use {
 // What the label maps of all folders hold.
 struct Survey {
   std::array<int64_t, 3> files{};                        // by LabelFile::Kind
-  std::map<Colour, Use> colours;                         // of files of colours
-  std::map<Colour, std::map<uint8_t, std::string>> ids;  // that palettes give to colours, each with a file
+  std::map<Colour, Use> colours;                         // in files of colours
+  std::map<Colour, std::map<uint8_t, std::string>> ids;  // in palettes, each with a file
 
   int64_t of(LabelFile::Kind kind) const { return files[static_cast<size_t>(kind)]; }
   int64_t with_ids() const { return of(LabelFile::Kind::ids) + of(LabelFile::Kind::wide_ids); }

@@ -22,7 +22,7 @@ Argument& describe_device(Arguments& option, std::string& device, const std::str
 Argument& describe_data(Arguments& option, std::string& folder);  // --data, else BNLAB_DATA, else ""
 Argument& describe_run_spec(Arguments& option, std::string& spec);
 void describe_results(Arguments& option, std::string& folder);
-void describe_notify(Arguments& option, std::string& command);  // of the user's (launch/notify.hpp)
+void describe_notify(Arguments& option, std::string& command);  // see launch/notify.hpp
 
 // A component as the command line names it: `sync`, or `{"name": "sync", "route": "host"}`.
 Json read_component(const std::string& text);

@@ -25,7 +25,7 @@ namespace {
 
 struct ReportRequest {
   std::string spec;
-  std::vector<std::string> overrides;  // and further specs, which have no "="
+  std::vector<std::string> overrides;  // as well as further specs, which have no "="
   std::string results = "results";
   std::string format = "text";
   std::string into;

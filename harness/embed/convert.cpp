@@ -29,7 +29,7 @@ struct Place {
   nn::Module* parent;
   std::string path;  // from the root
   std::string key;   // in the parent
-  size_t index;      // likewise
+  size_t index;      // in the parent
   std::shared_ptr<nn::Module> child;
 };
 

@@ -23,7 +23,7 @@ void remove_dead_claims(const std::string& experiment, const std::vector<PlacedR
     const std::string place = done == ok.end() ? own.filename().string() : done->second;
     const bool anywhere = done != ok.end() && !run.named.ranks && !run.named.device && !run.named.exchange &&
                           !run.spec.ranks && !run.spec.device && !run.spec.exchange;
-    // run.seen is empty here, so that any finished record counts.
+    // run.seen_started_at is empty here, so that any finished record counts.
     const auto is_finished = [&](const std::filesystem::path& there) { return finished_since(run, there); };
     for (const std::filesystem::path& folder : claimed[own.parent_path()]) {
       const bool is_elsewhere = folder.filename() != place;

@@ -28,8 +28,8 @@ std::string mib_left(double bytes);    // the same, rounded down
 std::optional<double> disk_need(const std::vector<const RunSpec*>& runs, const std::vector<Record>& records,
                                 int side_by_side);
 
-// Throws Error (environment) where too few bytes are left for these runs to start; remarks that fewer are left
-// than they will need.
+// Throws Error (environment) where too few bytes are left for these runs to start. Where fewer are left than
+// they will need it remarks upon it.
 void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& start,
                   const LaunchRequest& request, std::vector<std::string>& remarks);
 

@@ -1,5 +1,5 @@
 // Runs a matrix with ranks that are children of this process. Left out are the runs that need no start
-// (runs_to_start.hpp) and those that another process has claimed. Ranks whose run has ended well take the next one.
+// (runs_to_start.hpp) and those that another process has claimed. Ranks whose run ended well take the next.
 #include <poll.h>
 #include <signal.h>
 
@@ -255,7 +255,7 @@ class OwnRanks {
       }
       while (!waiting_.empty() && running_.size() < static_cast<size_t>(request_.jobs)) start_next(recorder);
       for (RunningRun& run : running_)
-        if (!recorder.keeps(run.attempt())) run.stop(Stop::interrupt);
+        if (!recorder.renew_claim(run.attempt())) run.stop(Stop::interrupt);
       const size_t ended_now = running_.remove_if([&](RunningRun& run) { return ended(run, recorder); });
       recorder.update();
       if (ended_now == 0) wait_a_little();

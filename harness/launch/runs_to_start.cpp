@@ -80,7 +80,7 @@ std::vector<std::string> misplaced(const std::vector<PlacedRun>& runs, const std
   std::vector<std::string> problems;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& [spec, placement] = std::tie(runs[i].spec, runs[i].placement);
-    if (!states[i].starts || spec.average_weights_every == 0 || placement.towers_per_rank == 1) continue;
+    if (!states[i].must_run || spec.average_weights_every == 0 || placement.towers_per_rank == 1) continue;
     const std::string problem = "average_weights_every: expected one tower per rank, got " +
                                 std::to_string(placement.towers_per_rank) + "; use --ranks " +
                                 std::to_string(spec.towers());
@@ -111,15 +111,15 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   const std::vector<RunState> states = survey(runs, request.redo, remarks);
   LastInputs last(experiment_folder(request.results_dir, experiment.name));
   std::vector<PlacedRun> start, finished;
-  std::vector<PlacedRun*> originals;      // of those to start
+  std::vector<PlacedRun*> originals;      // where those to start stand in `runs`
   std::map<std::string, std::string> ok;  // the placements of those that are, by id
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunState& state = states[i];
     if (!runs[i].inputs.is_null()) last.set(runs[i].spec, runs[i].inputs);
     if (state.damaged) remarks.push_back("damaged record: " + state.failure + "; its run starts again");
-    runs[i].afresh = state.afresh;
-    if (state.starts) {
-      runs[i].seen = state.begun;
+    runs[i].from_scratch = state.from_scratch;
+    if (state.must_run) {
+      runs[i].seen_started_at = state.record_started_at;
       start.push_back(runs[i]);
       originals.push_back(&runs[i]);
       continue;

@@ -35,9 +35,9 @@ void check_redo(const std::vector<std::string>& redo, const std::vector<PlacedRu
 }
 
 // When a finished record was begun, which tells two records of a run apart.
-std::string begun(const Record& record) {
-  const Json& begun = record.at("started_at");
-  return record.finished() && begun.is_string() ? begun.get<std::string>() : "";
+std::string started_at(const Record& record) {
+  const Json& start = record.at("started_at");
+  return record.finished() && start.is_string() ? start.get<std::string>() : "";
 }
 
 std::string first_line(const std::string& text) {
@@ -50,11 +50,11 @@ RunState state_in(const std::filesystem::path& folder, const PlacedRun& run,
                   std::optional<Record>& record) {
   RunState state;
   state.placement = folder.filename().string();
-  state.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
+  state.from_scratch = is_among("all", redo) || is_among(run.spec.id, redo);
   try {
     record = find_record(folder);
     if (!record) return state;
-    state.begun = begun(*record);
+    state.record_started_at = started_at(*record);
     check_place(*record);
     check_spec(*record, run.spec);
     record->compare_inputs(run.inputs);
@@ -65,9 +65,10 @@ RunState state_in(const std::filesystem::path& folder, const PlacedRun& run,
     state.stale = record->finished() ? record->why_stale() : "";
     state.stopped_early = record->why_stopped_early();
     state.disturbed = record->disturbed();
-    state.afresh = state.afresh || (!state.stale.empty() && is_among("stale", redo)) ||
-                   (state.disturbed && is_among("disturbed", redo));
-    state.starts = !record->finished() || state.afresh || (record->failed() && is_among("failed", redo));
+    state.from_scratch = state.from_scratch || (!state.stale.empty() && is_among("stale", redo)) ||
+                         (state.disturbed && is_among("disturbed", redo));
+    state.must_run =
+        !record->finished() || state.from_scratch || (record->failed() && is_among("failed", redo));
   } catch (const Error& error) {
     state.damaged = true;
     state.failure = first_line(error.what());
@@ -107,8 +108,8 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
   }
   std::ranges::sort(own.elsewhere);
   if (!best || (own.outcome == Status::ok && !best->stale.empty())) return own;
-  best->begun = own.begun;  // of the folder in which the run would start
-  if (best->starts) best->placement = own.placement;
+  best->record_started_at = own.record_started_at;  // in the folder in which the run would start
+  if (best->must_run) best->placement = own.placement;
   return *best;
 }
 
@@ -119,7 +120,7 @@ void remark_elsewhere(const std::vector<PlacedRun>& runs, const std::vector<RunS
   int done = 0;
   NamedParts named;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (!states[i].starts || states[i].elsewhere.empty()) continue;
+    if (!states[i].must_run || states[i].elsewhere.empty()) continue;
     ++done;
     named = runs[i].named;
     for (const std::string& placement : states[i].elsewhere) there.insert(placement);
@@ -143,7 +144,7 @@ void remark_refusals(const std::vector<PlacedRun>& runs, const std::vector<RunSt
   std::map<std::string, int> refused;
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunSpec& run = runs[i].spec;
-    if (!states[i].starts) continue;
+    if (!states[i].must_run) continue;
     const Json deciding = {run.task, run.model, run.strategy, run.samples_per_pass(), run.accumulate};
     const auto [entry, is_new] = known.try_emplace(deciding.dump());
     if (is_new) entry->second = single_value_refusal(run);
@@ -158,7 +159,7 @@ void remark_refusals(const std::vector<PlacedRun>& runs, const std::vector<RunSt
 bool finished_since(const PlacedRun& run, const std::string& folder) {
   try {
     const std::optional<Record> record = find_record(folder);
-    return record && record->finished() && begun(*record) != run.seen;
+    return record && record->finished() && started_at(*record) != run.seen_started_at;
   } catch (const Error&) {  // a damaged record is none
     return false;
   }
@@ -171,7 +172,7 @@ std::string RunState::name() const {
 void count_skipped(const RunState& state, LaunchSummary& summary) {
   ++summary.skipped;
   if (state.outcome == Status::ok) ++summary.done_on[state.placement];
-  if (!state.starts && state.outcome != Status::ok) {
+  if (!state.must_run && state.outcome != Status::ok) {
     ++summary.failed_before;
     ++summary.failures[state.name() + ": " + state.failure];
   }

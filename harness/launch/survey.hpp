@@ -14,16 +14,16 @@ namespace bnlab {
 // command line or launcher name another (NamedParts). Of several up-to-date ones, or several stale ones, that
 // of the placement which the run would have today comes first, then the one that counts (counts_before).
 struct RunState {
-  std::optional<Status> outcome;  // of the run's record; nothing where there is none that can be used
+  std::optional<Status> outcome;  // nothing where no record can be used
   bool damaged = false;           // there is a record, but it is not whole or not of this run
   std::string failure;            // one line: why the run failed, or what is wrong with its record
   std::string stale;              // why the run would answer something else today; empty: it would not
   std::string stopped_early;      // why the spec's stop_early ended it; empty: it did not
   bool disturbed = false;  // others used the machine while it was timed, so that its times claim nothing
-  std::string begun;       // when its finished record was begun
-  bool afresh = false;     // the run starts from the beginning, not from a checkpoint
-  bool starts = true;      // because nothing finished is there, or `redo` names it
-  std::string placement;   // of the record, else where the run would be computed: "2x4-cpu"
+  std::string record_started_at;  // when its finished record was begun
+  bool from_scratch = false;      // the run starts from the beginning, not from a checkpoint
+  bool must_run = true;           // because nothing finished is there, or `redo` names it
+  std::string placement;          // "2x4-cpu": where its record lies, else where the run would be computed
   std::vector<std::string> elsewhere;  // placements where it ended ok, which do not count: others are named
 
   std::string name() const;  // "missing", "damaged", or the name of the outcome

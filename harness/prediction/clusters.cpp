@@ -170,7 +170,7 @@ double factor_per_doubling() {
 
 std::unique_ptr<Fabric> cluster_fabric(const std::string& name) {
   const Cluster& cluster = cluster_named(name);
-  double widest = 1;  // of its own points about its factor
+  double widest = 1;  // from its factor to its own points
   for (const Cluster::Point& point : cluster.points) {
     const double off = point.seconds / cluster.modelled(point) / cluster.factor();
     widest = std::max({widest, off, 1 / off});

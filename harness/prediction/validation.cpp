@@ -39,7 +39,7 @@ std::vector<CheckedPrediction> clusters_without_a_probe() {
     std::vector<Cluster> others = published_clusters();
     std::erase_if(others, [&](const Cluster& other) { return other.name == cluster.name; });
     const FactorSpread spread = spread_of_factors(others);
-    double modelled = 0, measured = 0;  // of all its sizes, as geometric means
+    double modelled = 0, measured = 0;  // geometric means over all its sizes
     for (const Cluster::Point& point : cluster.points) {
       modelled += std::log(cluster.modelled(point)) / static_cast<double>(cluster.points.size());
       measured += std::log(point.seconds) / static_cast<double>(cluster.points.size());

@@ -22,7 +22,7 @@ namespace bnlab {
 namespace {
 
 constexpr const char* kRoute = "route";  // the option by which a strategy offers its routes
-constexpr std::array<int64_t, 3> kChannels{16, 256, 2048};  // of a first, a middle and a last site
+constexpr std::array<int64_t, 3> kChannels{16, 256, 2048};  // a first, a middle and a last site
 constexpr int64_t kRows = 2, kSmallSide = 4, kLargeSide = 128, kLargeChannels = 64;
 constexpr int64_t kLargeSideOfGpus = 512;  // 128 MiB: more than caches hold, and longer than a launch
 constexpr int kLaunches = 200;

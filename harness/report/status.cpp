@@ -32,9 +32,8 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   if (best.status() == Status::ok) ++counts.done_on[best.placement()];
   counts.finished += best.finished();
   counts.failed += best.failed();
-  counts.disturbed += std::ranges::any_of(of_one_run, [](const Record* one) {
-    return one->disturbed() && !one->timed_elsewhere();  // that one is timed again
-  });
+  counts.disturbed += std::ranges::any_of(
+      of_one_run, [](const Record* one) { return one->disturbed() && !one->timed_elsewhere(); });
   if (const std::string why = best.why_stopped_early(); !why.empty()) ++counts.stopped_early[why];
   if (best.failed()) add_failure(best, counts.failures);
   counts.confirmed += best.confirmed();

@@ -28,9 +28,9 @@ struct Published {
   std::string task, root;
   std::vector<std::string> files;  // those of the training, then that of the test
   int64_t training_file_records, test_records;
-  int64_t label_bytes;  // of a record; the last one is the class
+  int64_t label_bytes;  // per record; the last one is the class
   int64_t classes;
-  std::array<float, 3> mean, deviation;  // of the training pixels, in [0, 1]
+  std::array<float, 3> mean, deviation;  // over the training pixels, in [0, 1]
   std::string archive;
 };
 
@@ -244,7 +244,7 @@ class Cifar : public ClassificationTask {
   uint64_t seed_;
   bool augment_;
   Images train_, test_;
-  std::array<std::array<float, 256>, 3> normalised_;  // of each channel and byte
+  std::array<std::array<float, 256>, 3> normalised_;  // by channel and byte
 };
 
 template <const Published& (*published)()>

@@ -38,7 +38,7 @@ Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const 
   });
   std::vector<Share> shares;
   int64_t end = 0;
-  for (int64_t t = 0; t < towers.count(); ++t) {  // of all towers, so that every rank refuses alike
+  for (int64_t t = 0; t < towers.count(); ++t) {  // all towers, so that every rank refuses alike
     const int64_t begin = std::exchange(end, share_end(size, t, towers));
     if (begin == end && towers.samples(t) > 0) {
       throw Error(Error::Kind::refused, "shards: tower " + std::to_string(t) + " would own none of the " +

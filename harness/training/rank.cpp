@@ -128,7 +128,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   configure_process();
   reset_peak_rss();
   at::set_num_threads(
-      job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
+      job.threads);  // OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   repeat_to_the_bit(job.spec.deterministic);
   const std::shared_ptr<World> world = world_for(job, kept);

@@ -99,7 +99,7 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;  // from the outermost to the one that is being read
-  std::string key_;                    // of the next value of an object
+  std::string key_;                    // names the next value of an object
 };
 
 class HeaderReader {

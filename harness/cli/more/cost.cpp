@@ -175,7 +175,7 @@ class Profiles {
   const Json& probe_;
   std::vector<RunSpec> runs_;
   double seconds_;
-  std::map<std::pair<std::string, std::string>, StepProfile> known_;  // of a run and a kind of its exchanges
+  std::map<std::pair<std::string, std::string>, StepProfile> known_;  // by run and kind of its exchanges
 };
 
 std::vector<std::string> exchanges_of(const CostCommand& asked, const Json& probe) {

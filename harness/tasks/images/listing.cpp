@@ -188,7 +188,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
     if (std::ranges::any_of(around, within)) return;
     around.push_back(real);
     for (const fs::directory_entry& entry : fs::directory_iterator(inside)) {
-      std::error_code none;  // of a link to nothing
+      std::error_code none;  // a link may lead to nothing
       if (hidden(entry.path())) continue;
       if (entry.is_directory(none)) list(entry.path());
       if (entry.is_regular_file(none)) files.push_back(entry.path());
@@ -233,7 +233,7 @@ fs::path below(const fs::path& parent, const fs::path& given, const std::string&
 std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure) {
   const auto image_of = files_by_name(images, kImageEndings, cure);
   auto labels_of = files_by_name(labels, kLabelEndings, cure);
-  std::map<std::u32string, std::string> spelt;  // of labels whose image has another spelling, or none
+  std::map<std::u32string, std::string> spelt;  // labels whose image has another spelling, or none
   for (const auto& [name, path] : labels_of)
     if (!image_of.contains(name)) spelt.emplace(canonical(name), name);
   std::vector<LabelledFile> files;
