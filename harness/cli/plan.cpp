@@ -65,7 +65,7 @@ struct PoorestTower {
 struct Plan {
   Experiment experiment;
   std::vector<PlacedRun> runs;
-  std::vector<RunState> states;  // one per run
+  std::vector<RunState> states;
   std::vector<CellColumn> columns;
   std::vector<std::string> remarks;
   std::vector<std::string> missing;    // files that runs read, and faults in them
@@ -297,7 +297,7 @@ TextTable table_of_cells(const Plan& plan) {
   for (const char* title : {"strategy", "placement"}) table.columns.push_back({title});
   table.columns.insert(table.columns.end(), {{"threads", true}, {"runs", true}, {"state"}});
   std::map<std::vector<std::string>, size_t> known;
-  std::vector<std::map<std::string, int>> states;  // one per row
+  std::vector<std::map<std::string, int>> states;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     std::vector<std::string> key = name_of(plan.runs[i].spec, plan.columns).cell;
     key.insert(key.end(), {plan.states[i].placement, std::to_string(plan.runs[i].threads)});

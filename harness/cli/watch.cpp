@@ -146,7 +146,7 @@ int watch(const WatchRequest& request) {
   const double every = request.every_s.value_or(!request.html.empty() ? kPageSeconds
                                                 : terminal            ? kTerminalSeconds
                                                                       : kLinesSeconds);
-  constexpr size_t kNoEnd = std::numeric_limits<size_t>::max();  // a file or a pipe ends nowhere
+  constexpr size_t kNoEnd = std::numeric_limits<size_t>::max();
   const auto columns = [] {
     return terminal_columns(STDOUT_FILENO, isatty(STDOUT_FILENO) == 0 ? kNoEnd : 100);
   };

@@ -33,7 +33,7 @@ struct Parameter {
   size_t length = 0;      // a list's exact number of entries, 0 for any
   bool or_one = false;    // a list may be one number, which for texts is their count
   bool filled = false;    // a text or a list must not be empty
-  double lowest = -std::numeric_limits<double>::infinity();  // for numbers and integers
+  double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   bool above_lowest = false;   // the range excludes `lowest`
   bool below_highest = false;  // the range excludes `highest`

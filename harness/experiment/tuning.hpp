@@ -22,8 +22,8 @@ using TuningScores = std::map<std::string, std::optional<double>>;
 
 // A point of the grid, as one group of runs tried it.
 struct Candidate {
-  Json setting;                               // dotted keys -> values
-  std::vector<std::optional<double>> scores;  // one per run that tried it
+  Json setting;  // dotted keys -> values
+  std::vector<std::optional<double>> scores;
   std::optional<int64_t> dropped_after = {};  // steps: halving left it out, and these are the scores there
 
   double mean() const;

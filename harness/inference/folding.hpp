@@ -10,7 +10,7 @@
 namespace bnlab {
 
 struct Folded {
-  int64_t norms = 0;  // folded ones
+  int64_t norms = 0;
   int64_t classes = 0;
   double difference = 0;  // between outputs for a test batch, as a share of the largest
 };

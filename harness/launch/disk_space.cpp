@@ -61,7 +61,7 @@ std::optional<double> disk_need(const std::vector<const RunSpec*>& runs, const s
   }
   if (all.runs == 0) return std::nullopt;
   double folders = 0;
-  std::vector<double> checkpoints;  // bytes, one entry per run
+  std::vector<double> checkpoints;
   for (const RunSpec* run : runs) {
     const auto found = by_model.find(run->resolved.at("model").dump());
     const Sizes& like = found == by_model.end() ? all : found->second;

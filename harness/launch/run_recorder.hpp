@@ -80,7 +80,7 @@ class RunRecorder {
   Progress progress_;
   Json environment_;
   std::optional<ActiveProcesses> processes_;      // where there are runs
-  std::map<std::string, ClaimedAttempt> claims_;  // by the folder of the attempt under way
+  std::map<std::string, ClaimedAttempt> claims_;  // by folder
 };
 
 }  // namespace bnlab

@@ -61,7 +61,7 @@ class Claim {
 
   std::filesystem::path run_folder_, folder_;
   int number_;
-  std::string text_;  // what its file holds
+  std::string text_;
   std::string damage_;
   std::chrono::steady_clock::duration renew_every_;
   std::chrono::steady_clock::time_point renewed_;

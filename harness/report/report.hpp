@@ -59,14 +59,14 @@ struct ReportRow {
 // One cell of the matrix without the seed.
 struct ReportCell : CellName {
   Json towers, batch_per_tower;
-  Json populations;                      // asked for by the spec
-  std::set<std::string> evaluated;       // a strategy without running statistics has "saved" only
-  Scores scores;                         // over all placements
-  FinalMetrics metrics;                  // over all placements
-  std::map<std::string, Curves> curves;  // over all placements
-  std::vector<SiteNumbers>
-      sites;                    // over all placements; none where the runs were not evaluated under precise
-  std::vector<ReportRow> rows;  // at least one
+  Json populations;                 // asked for by the spec
+  std::set<std::string> evaluated;  // a strategy without running statistics has "saved" only
+  // Over all placements:
+  Scores scores;
+  FinalMetrics metrics;
+  std::map<std::string, Curves> curves;
+  std::vector<SiteNumbers> sites;  // none where the runs were not evaluated under precise
+  std::vector<ReportRow> rows;     // at least one
 };
 
 // One cell beside a number that others have published.

@@ -44,7 +44,7 @@ struct RunCounts {
   int stale = 0;                        // finished, but code, data or weights have changed since
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::map<std::string, int> done_on;   // placement -> runs that are ok there
-  std::vector<Failure> failures;        // why runs failed
+  std::vector<Failure> failures;
   std::map<std::string, int> stale_reasons;  // why -> runs
   std::map<std::string, int> stopped_early;  // why -> runs that are ok but ended before their last step
   int others = 0;                            // finished runs in the folder that the spec does not ask for

@@ -159,7 +159,7 @@ Batch Data::micro_batch(const Batch& batch, int64_t index) const {
       .index = index,
       .count = spec_.accumulate,
       .update = spec_.statistics_per == StatisticsPer::step ? UpdateAt::end_of_step : UpdateAt::every_pass};
-  const auto part_of = [&](const at::Tensor& all, int64_t rows) {  // `rows` per sample
+  const auto part_of = [&](const at::Tensor& all, int64_t rows) {
     std::vector<at::Tensor> parts;
     const std::vector<int64_t> begins = batch.towers.local_offsets(), passed = part.towers.local_offsets();
     for (size_t t = 0; t + 1 < begins.size(); ++t) {

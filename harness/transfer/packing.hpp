@@ -26,7 +26,7 @@ Packed pack_results(const std::filesystem::path& folder, const std::filesystem::
 
 struct Checked {
   int files = 0;                     // listed by the manifest
-  int records = 0;                   // readable ones
+  int records = 0;                   // readable
   std::map<std::string, int> stale;  // records that this program would compute otherwise, by the reason
   std::vector<std::string> problems;
 };

@@ -22,7 +22,7 @@ constexpr Mode kTrain = Mode::train, kEval = Mode::evaluate_saved;
 
 struct Shape {
   std::string name, catches;
-  Sizes rows;          // by rank
+  Sizes rows;
   Sizes sample;        // channels and positions
   double mean = 0.5;   // rank 0's values in channel 0; a quarter more in each channel
   double apart = 0.5;  // from one rank's mean to the next's

@@ -96,7 +96,7 @@ class BNLAB_API HeldTensor : public at::Tensor {
 
  private:
   friend class BatchNormImpl;
-  void put(const at::Tensor& tensor);  // does nothing else
+  void put(const at::Tensor& tensor);
 
   BatchNormImpl* layer_ = nullptr;  // null: a plain tensor
   const char* name_ = nullptr;
