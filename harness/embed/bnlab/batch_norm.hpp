@@ -51,7 +51,7 @@ struct BatchNormOptions {
   TORCH_ARG(bool, affine) = true;
   TORCH_ARG(bool, track_running_stats) = true;
 
-  // A name of `bnlab list strategies`, or JSON as in a spec: R"({"name": "group_norm", "groups": 4})".
+  // A name of `bnlab list strategies`, a label such as "group_norm(groups=4)", or JSON as in a spec.
   // Options that are given there count before the ones above. All but those that change convolutions
   // (weight_norm, mabn, ...); `precise` is its base, whose statistics recompute() below makes anew.
   TORCH_ARG(std::string, strategy) = "per_tower";
