@@ -8,6 +8,7 @@
 #   strategies       one file per strategy, and the engine
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
+include(cmake/texts.cmake)
 if(NOT BNLAB_PLAIN_ONLY)
   include(cmake/torch.cmake)
   include(cmake/kernels.cmake)
@@ -18,6 +19,7 @@ file(GLOB plain_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
      harness/communicator/host/*.cpp)
 add_library(harness_plain OBJECT ${plain_sources})
 target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohmann_json Threads::Threads)
+target_include_directories(harness_plain SYSTEM PRIVATE ${bnlab_texts})
 # Messages of nlohmann/json name the place in the document. It loses some of these places when a key is erased from an
 # ordered object, and then fails its own assertion: where assertions are on, messages go without them.
 target_compile_definitions(harness_plain PUBLIC JSON_DIAGNOSTICS=$<NOT:$<CONFIG:Debug>>)

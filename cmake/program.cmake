@@ -11,7 +11,6 @@ find_package(GTest)
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)
 include(cmake/revision.cmake)
-include(cmake/texts.cmake)
 
 # A folder that is not named here needs no LibTorch.
 file(GLOB_RECURSE plain_sources CONFIGURE_DEPENDS harness/*/*.cpp)

@@ -10,6 +10,7 @@ function(bnlab_text name constant file)
 inline constexpr const char* @constant@ = R"text(@text@)text";
 ]])
 endfunction()
+bnlab_text(other_names kOtherNames harness/components/other_names.json)
 bnlab_text(clusters kPublishedClusters harness/prediction/clusters.json)
 bnlab_text(panel_entries kPanelEntries harness/numerics/entries.json)
 bnlab_text(panel_values kPanelValues harness/numerics/values.json)

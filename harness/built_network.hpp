@@ -40,7 +40,7 @@ class BuiltNetwork {
   Strategy& strategy() const { return *strategy_; }
   Network& network() const { return *network_; }
   RunningStatistics* statistics() const { return strategy_->running_statistics(); }  // may be null
-  const std::vector<NormSite>& sites() const { return sites_; }                      // of the norms, as built
+  const std::vector<NormSite>& sites() const { return sites_; }
 
  private:
   // Hands out the strategy's layers and lists the norm sites on the way.

@@ -55,9 +55,9 @@ struct MicroBatch {
 
 // What single layers ask of a pass, beyond what every layer needs.
 struct PassDetails {
-  uint64_t seed = 0;                    // of the run
+  uint64_t seed = 0;
   std::array<int64_t, 2> image_size{};  // height and width of the network's input
-  double own_share = 0;  // of Mode::evaluate_saved: what the moments of each sample itself weigh (Kind::mix)
+  double own_share = 0;  // in Mode::evaluate_saved: what the moments of each sample itself weigh (Kind::mix)
   // The row that stands at each of this rank's rows, where a strategy has moved rows; empty where all stand
   // in order.
   std::vector<int64_t> rows = {};
@@ -67,7 +67,7 @@ struct PassDetails {
 };
 
 struct Pass {
-  Towers towers;                // of the rows that are passed
+  Towers towers;                // whose rows are passed
   int64_t rows_per_sample = 1;  // rows of the network's input per sample: 1, or the frames of a clip
   Step step;
   Mode mode = Mode::train;

@@ -19,11 +19,11 @@ struct Population {
     own_tower,  // the pairs of single towers, each for the test samples that belong to the tower
   };
   Kind kind = Kind::saved;
-  int64_t tower = 0;              // of Kind::tower
-  int64_t batches = 0;            // of Kind::precise: training batches to recompute over
-  double own_share = 0;           // of Kind::mix: what the sample's own moments weigh
+  int64_t tower = 0;              // Kind::tower
+  int64_t batches = 0;            // Kind::precise: training batches to recompute over
+  double own_share = 0;           // Kind::mix: what the sample's own moments weigh
   bool averaged_weights = false;  // the network has the moving average of its weights (weight_ema)
-  bool averaged_pair = false;     // of Kind::saved: the moving average of the pair
+  bool averaged_pair = false;     // Kind::saved: the moving average of the pair
 
   bool is_shadow() const { return kind == Kind::tower || kind == Kind::mean || kind == Kind::pooled; }
 };

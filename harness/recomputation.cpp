@@ -81,7 +81,7 @@ class Block : public std::enable_shared_from_this<Block> {
   Kept kept_;
   bool again_ = false;
   size_t saved_ = 0;                 // tensors, in the last pass
-  std::vector<at::Tensor> tensors_;  // of the second pass, by place; undefined once they are taken
+  std::vector<at::Tensor> tensors_;  // in the second pass, by place; undefined once they are taken
 };
 
 // Stands in the graph for a tensor that a block has saved.

@@ -23,7 +23,7 @@ struct Batch {
   Towers towers;
   int64_t rows_per_sample = 1;  // rows of `images` per sample: 1, or the frames of a clip
   double own_share = 0;         // PassDetails::own_share
-  uint64_t index = 0;           // of the batch in its stream: the training step, or the calibration batch
+  uint64_t index = 0;           // in its stream: the training step, or the calibration batch
   StepBytes* bytes = nullptr;   // PassDetails::bytes
   at::Tensor memory = {};       // bytes of which images and labels are views, where they are; else undefined
   MicroBatch micro_batch = {};
@@ -51,7 +51,7 @@ struct StepWork {
   bool sets_up = false;    // it makes what later steps find: uploads, initial weights, merged statistics
   bool frozen = false;     // the statistics are constants
   bool meets = false;      // its forward pass needs the other ranks: they exchange in it
-  std::vector<double> numbers = {};  // of a schedule: the host hands them to kernels
+  std::vector<double> numbers = {};  // from a schedule: the host hands them to kernels
   bool operator==(const StepWork&) const = default;
 };
 
@@ -64,9 +64,9 @@ class Strategy : public LayerMaker {
     Communicator& statistics;           // for the strategy's exchanges; outlives the strategy
     Communicator& host;                 // the same between the hosts: takes CPU tensors
     uint64_t seed = 0;                  // for weights and permutations
-    at::ScalarType dtype = at::kFloat;  // of parameters and saved statistics
+    at::ScalarType dtype = at::kFloat;  // for parameters and saved statistics
     at::Device device = at::kCPU;
-    int64_t steps = 0;  // of the whole run, for schedules given as fractions; 0: not known
+    int64_t steps = 0;  // in the whole run, for schedules given as fractions; 0: not known
     // false: layers are applied outside of any run (`bnlab layer`), where a schedule that is not given is
     // none. In a run of unknown length it is refused once the strategy trains.
     bool in_a_run = true;

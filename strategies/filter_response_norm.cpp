@@ -29,8 +29,10 @@ class FilterResponse : public Strategy {
   FilterResponse(const Options& options, const Context& context) : Strategy(context), options_(options) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override {
-    const FilterResponseRules rules{"filter_response_norm", options_.eps, options_.affine && site.affine,
-                                    options_.threshold};
+    const FilterResponseRules rules{.strategy = "filter_response_norm",
+                                    .eps = options_.eps,
+                                    .affine = options_.affine && site.affine,
+                                    .threshold = options_.threshold};
     return std::make_shared<FilterResponseNorm>(
         site, rules, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
   }

@@ -86,7 +86,7 @@ class Frozen : public Wrapper {
   }
 
  private:
-  int64_t from_step_, steps_;  // of the run; 0: not known
+  int64_t from_step_, steps_;  // steps_ 0: not known
   bool train_affine_;
   std::vector<std::string> sites_;  // how the names of their parameters begin
 };

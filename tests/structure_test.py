@@ -254,6 +254,16 @@ def full_folders(root):
     ]
 
 
+def clipped_comments(root):
+    """A comment behind code is a sentence or a name, not the end of one that the code begins. Kernels have some left."""
+    return [
+        f"{path}: say it in the name, or in a sentence: // {comment}"
+        for path in files(root, "harness", "strategies")
+        if path.parts[:2] != ("strategies", "kernels")
+        for comment in re.findall(r"\S[ \t]*// ((?:of|that|likewise|or|and)\b.*)", (root / path).read_text(encoding="utf-8"))
+    ]
+
+
 def anchors(page):
     """Of its headings, as links name them."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^(    |```).*", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE), re.MULTILINE)
@@ -315,6 +325,9 @@ class Rules(unittest.TestCase):
     def test_files_stay_short(self):
         self.holds(long_files)
 
+    def test_comments_are_not_clipped(self):
+        self.holds(clipped_comments)
+
     def test_folders_stay_small(self):
         self.holds(full_folders)
 
@@ -338,6 +351,7 @@ class PlantedFaults(unittest.TestCase):
         gaps_in_readmes,
         long_files,
         full_folders,
+        clipped_comments,
         links_to_nowhere,
     ]
     sound = {
@@ -445,6 +459,9 @@ class PlantedFaults(unittest.TestCase):
     def test_link_to_nowhere(self):
         self.check_caught(links_to_nowhere, "results/README.md", "[sync](../strategies/sync.cpp), [gone](../again/README.md)")
         self.check_caught(links_to_nowhere, "results/README.md", "# A title\n[here](#a-title), [gone](../strategies/README.md#files)")
+
+    def test_clipped_comment(self):
+        self.check_caught(clipped_comments, "harness/towers.hpp", "int64_t bytes = 0;  // of both files\n")
 
     def test_full_folder(self):
         names = [f"b{i}" for i in range(MOST_SOURCES)]

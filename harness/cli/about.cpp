@@ -12,7 +12,7 @@ namespace bnlab {
 namespace {
 
 constexpr size_t kIndent = 4;
-constexpr size_t kSummaryWidth = 50, kExchangesWidth = 33;  // of the table, which then fits 100 columns
+constexpr size_t kSummaryWidth = 50, kExchangesWidth = 33;  // so that the table fits 100 columns
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

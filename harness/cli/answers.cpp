@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/store/records.hpp"

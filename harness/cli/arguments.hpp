@@ -104,7 +104,7 @@ class Arguments {
 
   std::string usage() const;                            // behind "Usage: bnlab COMMAND"
   std::string help_of(const Argument& argument) const;  // "Folder of the records (default: results)"
-  std::string help() const;                             // of all, below two headings
+  std::string help() const;
 
  private:
   Argument& add(const std::string& names, const std::string& help);

@@ -2,7 +2,7 @@
 #include <iostream>
 #include <optional>
 
-#include "harness/cli/options.hpp"
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/report/comparison.hpp"
 #include "harness/store/records.hpp"

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "harness/cli/about.hpp"
-#include "harness/cli/options.hpp"
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/support/mapped.hpp"
 

@@ -1,6 +1,7 @@
 // bnlab diagnose: why a network evaluates worse than it trains, in one sentence with the numbers.
 #include <iostream>
 
+#include "harness/cli/asked_weights.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/inference/diagnosis.hpp"

@@ -57,7 +57,10 @@ Finding sockets(const EnvironmentWorld& world) {
     return {"exchange", "through sockets on " + address_towards(world.rendezvous.address) +
                             ", from where MASTER_ADDR is reached"};
   } catch (const Error& error) {
-    return {"exchange", "through sockets", error.what(), "set MASTER_ADDR to the host of rank 0"};
+    return {.what = "exchange",
+            .found = "through sockets",
+            .problem = error.what(),
+            .cure = "set MASTER_ADDR to the host of rank 0"};
   }
 }
 
@@ -138,7 +141,10 @@ Finding loopback() {
     const LoopbackSocket socket;
     return {"loopback", "works: ranks on this machine can meet"};
   } catch (const Error& error) {
-    return {"loopback", "does not work", error.what(), "bring the interface up: ip link set lo up"};
+    return {.what = "loopback",
+            .found = "does not work",
+            .problem = error.what(),
+            .cure = "bring the interface up: ip link set lo up"};
   }
 }
 
@@ -148,7 +154,10 @@ Finding data(const std::string& folder) {
             "no folder given: nuclei and tasks made from the seed work, others need --data or BNLAB_DATA"};
   }
   if (!fs::is_directory(folder))
-    return {"data", folder, folder + " is no folder", "give the folder that holds the data sets"};
+    return {.what = "data",
+            .found = folder,
+            .problem = folder + " is no folder",
+            .cure = "give the folder that holds the data sets"};
   return {"data", folder};
 }
 

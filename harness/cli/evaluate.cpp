@@ -1,6 +1,7 @@
 // bnlab evaluate: a weights file that a run left, under any population of running statistics.
 #include <iostream>
 
+#include "harness/cli/asked_weights.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/inference/trained_run.hpp"
@@ -31,7 +32,7 @@ std::string table(const Json& metrics) {
   for (const auto& [population, values] : metrics.items()) {
     std::vector<std::string> row{population};
     for (const auto& [metric, value] : values.items()) {
-      if (value.is_array() || value.is_object()) continue;  // of single classes or groups: --json shows them
+      if (value.is_array() || value.is_object()) continue;  // --json shows single classes and groups
       if (table.rows.empty()) table.columns.push_back({metric, true});
       row.push_back(value.is_number() ? fixed(value.get<double>(), 4) : "-");
     }

@@ -22,7 +22,7 @@ namespace bnlab {
 namespace {
 
 constexpr const char* kStrategy = "strategy";
-constexpr int64_t kClasses = 5;  // of the step that is counted; they show in the gradients only
+constexpr int64_t kClasses = 5;  // they show in the gradients only
 
 struct ExplainRequest {
   std::string component;
@@ -118,7 +118,7 @@ std::variant<StepCost, std::string> count(const ExplainRequest& request, const J
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::refused) throw;
     return error.what();
-  } catch (const std::exception& error) {  // of LibTorch, which this program does not include here
+  } catch (const std::exception& error) {  // LibTorch's exceptions are not included here
     const std::string what = error.what();
     const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
     if (!says("allocate memory") && !says("overflow") && !says("bad_alloc")) throw;

@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/cli/asked_spec.hpp"
+#include "harness/cli/asked_weights.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/inference/folding.hpp"

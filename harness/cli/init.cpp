@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "harness/cli/options.hpp"
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/experiment/spec.hpp"

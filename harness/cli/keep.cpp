@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "harness/cli/options.hpp"
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/support/error.hpp"

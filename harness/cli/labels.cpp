@@ -147,8 +147,8 @@ struct Use {
 // What the label maps of all folders hold.
 struct Survey {
   std::array<int64_t, 3> files{};                        // by LabelFile::Kind
-  std::map<Colour, Use> colours;                         // of files of colours
-  std::map<Colour, std::map<uint8_t, std::string>> ids;  // that palettes give to colours, each with a file
+  std::map<Colour, Use> colours;                         // in files of colours
+  std::map<Colour, std::map<uint8_t, std::string>> ids;  // in palettes, each with a file
 
   int64_t of(LabelFile::Kind kind) const { return files[static_cast<size_t>(kind)]; }
   int64_t with_ids() const { return of(LabelFile::Kind::ids) + of(LabelFile::Kind::wide_ids); }
@@ -287,7 +287,7 @@ void check_ids(const Survey& survey, const IdOf& ids) {
 
 Pixels ids_in(LabelFile file, const IdOf& ids) {
   if (file.kind != LabelFile::Kind::colours) return std::move(file.pixels);
-  Pixels map{file.pixels.height, file.pixels.width, 1, {}};
+  Pixels map{.height = file.pixels.height, .width = file.pixels.width, .channels = 1, .values = {}};
   for (size_t i = 0; i < file.pixels.values.size() / 3; ++i)
     map.values.push_back(ids.at(colour_at(file.pixels, i)));
   return map;

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "harness/cli/about.hpp"
-#include "harness/cli/options.hpp"
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/report/report.hpp"

@@ -8,13 +8,16 @@
 #include <set>
 #include <tuple>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/data_judged.hpp"
+#include "harness/launch/disk_space.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
+#include "harness/launch/runs_to_start.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/models/site_values.hpp"
@@ -62,7 +65,7 @@ struct PoorestTower {
 struct Plan {
   Experiment experiment;
   std::vector<PlacedRun> runs;
-  std::vector<RunState> states;  // of each run
+  std::vector<RunState> states;
   std::vector<CellColumn> columns;
   std::vector<std::string> remarks;
   std::vector<std::string> missing;    // files that runs read, and faults in them
@@ -70,9 +73,9 @@ struct Plan {
   bool lacks_weights = false;          // a run to start lacks those of init_from
   PoorestTower poorest;
   int to_start = 0;
-  std::optional<double> seconds;            // of the runs to start
+  std::optional<double> seconds;            // for the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
-  std::optional<double> disk_bytes;         // of the runs to start
+  std::optional<double> disk_bytes;         // for the runs to start
   std::optional<double> free_disk_bytes;
 };
 
@@ -115,7 +118,7 @@ void add_unclaimed_throughputs(Plan& plan, int jobs) {
       const RunSpec& run = plan.runs[i].spec;
       if ((contrast.of_strategies() && label(run.strategy) != strategy) || !matches(rule, run)) continue;
       ++runs;
-      claiming += !plan.states[i].starts || (jobs == 1 && !plan.runs[i].placement.emulated());
+      claiming += !plan.states[i].must_run || (jobs == 1 && !plan.runs[i].placement.emulated());
     }
     return runs == 0 || claiming > 0;
   };
@@ -148,7 +151,10 @@ PoorestTower poorest_tower(const std::vector<PlacedRun>& runs) {
     const int64_t fewest = std::ranges::min(samples);
     const SiteValues* poorest = poorest_of(sites);
     if (poorest != nullptr && (found.site.empty() || poorest->values * fewest < found.values))
-      found = {poorest->name, poorest->values * fewest, fewest, sizes.front()};
+      found = {.site = poorest->name,
+               .values = poorest->values * fewest,
+               .samples = fewest,
+               .size = sizes.front()};
   }
   return found;
 }
@@ -186,7 +192,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.states = survey(plan.runs, asked.redo, plan.remarks);
   add_unclaimed_throughputs(plan, asked.jobs);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!plan.states[i].starts) continue;
+    if (!plan.states[i].must_run) continue;
     start.push_back(&plan.runs[i].spec);
     to_judge.push_back(&plan.runs[i]);
     plan.lacks_weights = plan.lacks_weights || lacks_weights(plan.runs[i]);
@@ -225,7 +231,7 @@ Json plan_json(const Plan& plan) {
                     {"stale", or_null(plan.states[i].stale)},
                     {"stopped_early", or_null(plan.states[i].stopped_early)},
                     {"disturbed", plan.states[i].disturbed},
-                    {"starts", plan.states[i].starts},
+                    {"starts", plan.states[i].must_run},
                     {"done_elsewhere", plan.states[i].elsewhere},
                     {"folder", (around / plan.states[i].placement).string()}});
   }
@@ -291,7 +297,7 @@ TextTable table_of_cells(const Plan& plan) {
   for (const char* title : {"strategy", "placement"}) table.columns.push_back({title});
   table.columns.insert(table.columns.end(), {{"threads", true}, {"runs", true}, {"state"}});
   std::map<std::vector<std::string>, size_t> known;
-  std::vector<std::map<std::string, int>> states;  // of each row
+  std::vector<std::map<std::string, int>> states;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     std::vector<std::string> key = name_of(plan.runs[i].spec, plan.columns).cell;
     key.insert(key.end(), {plan.states[i].placement, std::to_string(plan.runs[i].threads)});
@@ -317,7 +323,7 @@ void print(const Plan& plan, bool every_run) {
   print_excluded(plan.experiment, every_run);
   std::map<std::string, int> done;
   for (const RunState& state : plan.states)
-    if (!state.starts && state.outcome == Status::ok) ++done[state.placement];
+    if (!state.must_run && state.outcome == Status::ok) ++done[state.placement];
   std::cout << plan.to_start << " of " << plan.runs.size() << " runs to start";
   if (!done.empty()) std::cout << "; done on " << placements_text(done);
   if (plan.to_start > 0) {
@@ -344,7 +350,7 @@ void print(const Plan& plan, bool every_run) {
 void print_todo(const Plan& plan) {
   std::set<std::string> printed;
   for (size_t i = 0; i < plan.runs.size(); ++i)
-    if (plan.states[i].starts && printed.insert(plan.runs[i].spec.id).second)
+    if (plan.states[i].must_run && printed.insert(plan.runs[i].spec.id).second)
       std::cout << plan.runs[i].spec.id << "\n";
 }
 

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <set>
 
+#include "harness/cli/asked_weights.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/inference/trained_run.hpp"
@@ -61,7 +62,8 @@ std::vector<EvaluateJob> jobs_of(const PredictRequest& request) {
 
 // Image and classes half and half.
 Pixels overlay(const Prediction& prediction) {
-  Pixels mixed{prediction.height, prediction.width, 3, prediction.image};
+  Pixels mixed{
+      .height = prediction.height, .width = prediction.width, .channels = 3, .values = prediction.image};
   for (size_t i = 0; i < mixed.values.size(); ++i) {
     const uint8_t colour = class_colour(prediction.predicted[i / 3])[i % 3];
     mixed.values[i] = static_cast<uint8_t>((mixed.values[i] + colour) / 2);
@@ -116,15 +118,20 @@ int predict_all(const PredictRequest& request) {
   const Pictures pictures(request.out);
   Json samples = Json::array(), runs = Json::array();
   for (const auto& [sample, height, width, image, truth, answer] : predictions.front()) {
-    samples.push_back({{"sample", sample},
-                       {"image", pictures.write(sample, "image", {height, width, 3, image})},
-                       {"truth", pictures.write(sample, "truth", {height, width, 1, truth})}});
+    samples.push_back(
+        {{"sample", sample},
+         {"image", pictures.write(sample, "image",
+                                  {.height = height, .width = width, .channels = 3, .values = image})},
+         {"truth", pictures.write(sample, "truth",
+                                  {.height = height, .width = width, .channels = 1, .values = truth})}});
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     const RunSpec& run = jobs[i].spec;
     Json answers = Json::array();
     for (const Prediction& each : predictions[i]) {
-      answers.push_back(pictures.write(each.sample, run.id, {each.height, each.width, 1, each.predicted}));
+      answers.push_back(pictures.write(
+          each.sample, run.id,
+          {.height = each.height, .width = each.width, .channels = 1, .values = each.predicted}));
       pictures.write(each.sample, run.id + "-overlay", overlay(each));
     }
     runs.push_back({{"run_id", run.id},

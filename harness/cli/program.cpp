@@ -23,7 +23,7 @@
 namespace bnlab {
 namespace {
 
-constexpr size_t kLongestName = 200;             // of a file, in a message
+constexpr size_t kLongestName = 200;             // characters in a message
 constexpr size_t kOptions = 28, kCommands = 14;  // the columns of help at which texts begin
 constexpr std::array kHeadings = {"Start here", "Experiments", "Results",     "Trained networks",
                                   "Strategies", "Cost",        "This machine"};

@@ -8,7 +8,9 @@
 #include <set>
 #include <sstream>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
+#include "harness/cli/probe_file.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/prediction/roofline.hpp"
 #include "harness/probe/probe.hpp"
@@ -23,7 +25,7 @@ namespace {
 
 struct ReportRequest {
   std::string spec;
-  std::vector<std::string> overrides;  // and further specs, which have no "="
+  std::vector<std::string> overrides;  // as well as further specs, which have no "="
   std::string results = "results";
   std::string format = "text";
   std::string into;

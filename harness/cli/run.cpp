@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/experiment/tuning.hpp"

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/report/status.hpp"

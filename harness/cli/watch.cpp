@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/notify.hpp"
@@ -61,7 +62,7 @@ Watched kept(const std::string& name, const std::string& results) {
   try {
     return {name, results, load_if_any(folder.string(), around)};
   } catch (const Error& error) {
-    return {name, results, std::nullopt, error.what()};
+    return {.name = name, .results = results, .damaged = error.what()};
   }
 }
 
@@ -145,7 +146,7 @@ int watch(const WatchRequest& request) {
   const double every = request.every_s.value_or(!request.html.empty() ? kPageSeconds
                                                 : terminal            ? kTerminalSeconds
                                                                       : kLinesSeconds);
-  constexpr size_t kNoEnd = std::numeric_limits<size_t>::max();  // of a file or a pipe
+  constexpr size_t kNoEnd = std::numeric_limits<size_t>::max();
   const auto columns = [] {
     return terminal_columns(STDOUT_FILENO, isatty(STDOUT_FILENO) == 0 ? kNoEnd : 100);
   };

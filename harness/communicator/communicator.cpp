@@ -18,7 +18,7 @@ struct Place {
   Purpose purpose;
   std::string group;
   Ledger& ledger;
-  int64_t bytes = 0;  // that this rank hands over
+  int64_t bytes = 0;  // handed over by this rank
 };
 
 class Timed {

@@ -25,14 +25,14 @@ constexpr std::array<const char*, 6> kPurposeNames{"statistics", "gradients",  "
 
 struct Traffic {
   int64_t collectives = 0;
-  int64_t bytes = 0;    // that this rank sent, counted once per collective
-  int64_t host_ns = 0;  // that the host was in them; on a CPU the whole collective, waits for others included
+  int64_t bytes = 0;    // sent by this rank, counted once per collective
+  int64_t host_ns = 0;  // the host's time; on a CPU the whole collective, waits for others included
 };
 
 // One collective, as `bnlab layer` lists it.
 struct Collective {
   std::string op;
-  int64_t elements = 0;  // that this rank sends
+  int64_t elements = 0;  // sent by this rank
   Purpose purpose = Purpose::control;
   int64_t bytes = 0;
 };
@@ -45,7 +45,7 @@ class Ledger {
     Traffic& traffic = traffic_[static_cast<size_t>(purpose)];
     ++traffic.collectives;
     traffic.bytes += bytes;
-    if (keep_list_) list_.push_back({op, elements, purpose, bytes});
+    if (keep_list_) list_.push_back({.op = op, .elements = elements, .purpose = purpose, .bytes = bytes});
   }
   void add_time(Purpose purpose, int64_t host_ns) {
     traffic_[static_cast<size_t>(evaluating_ ? Purpose::evaluation : purpose)].host_ns += host_ns;

@@ -28,7 +28,7 @@ constexpr int64_t region_bytes(int ranks) {
 // The ranks as one of them sees them.
 struct Ranks {
   int rank = 0, size = 1;
-  std::array<std::byte*, kMostRanks> region{};  // of each rank
+  std::array<std::byte*, kMostRanks> region{};
   unsigned* missing = nullptr;  // in the host's memory: 1 + the rank that did not come within the limit
   int64_t limit_ns = 0;
 };

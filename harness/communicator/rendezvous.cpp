@@ -212,7 +212,7 @@ std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
 
 std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::string& own) {
   if (rendezvous.size == 1) return {own};
-  Rendezvous at = rendezvous;  // of this call alone, by a new word
+  Rendezvous at = rendezvous;  // a new word makes it this call's alone
   at.prefix += "/" + share_text(at, new_word());
   Json texts = Json::array();
   in_contact(at, "could not tell the other ranks what this one sees", [&] {

@@ -13,7 +13,7 @@ namespace bnlab {
 // (delayed_communicator.cpp).
 struct ExchangeDelay {
   double seconds = 0;
-  double bytes_per_s = 0;  // of what a rank hands over; 0: its bytes take no longer
+  double bytes_per_s = 0;  // for what a rank hands over; 0: its bytes take no longer
   bool any() const { return seconds > 0 || bytes_per_s > 0; }
 };
 
@@ -30,7 +30,7 @@ struct Rendezvous {
   bool store_exists = false;  // the launcher serves the store (torchrun); rank 0 starts none
   std::string prefix;         // keeps several worlds on one store apart
   Exchange exchange = Exchange::shared_memory;  // on GPUs all but peers is NCCL
-  std::chrono::milliseconds timeout{60000};     // of every collective and of the meeting itself
+  std::chrono::milliseconds timeout{60000};     // for every collective and the meeting itself
   ExchangeDelay delay = {};
 };
 

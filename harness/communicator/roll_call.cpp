@@ -54,9 +54,9 @@ class RollCall::Answering {
   static void answer_when_called(const Rendezvous& at, Shared& shared) {
     try {
       const auto store = store_at(at);
-      if (comes(*store, kCalled, kIdle, shared)) {
-        tell(*store, at.rank, shared);
-        comes(*store, kHeard, kBusy, shared);
+      if (wait_for_key(*store, kCalled, kIdle, shared)) {
+        publish_answer(*store, at.rank, shared);
+        wait_for_key(*store, kHeard, kBusy, shared);
       }
     } catch (const std::exception&) {  // the store is lost, and with it who would ask
     }
@@ -65,7 +65,7 @@ class RollCall::Answering {
     shared.changed.notify_all();
   }
 
-  static void tell(c10d::Store& store, int rank, Shared& shared) {
+  static void publish_answer(c10d::Store& store, int rank, Shared& shared) {
     std::string told;
     {
       const std::lock_guard lock(shared.mutex);
@@ -76,7 +76,8 @@ class RollCall::Answering {
   }
 
   // Whether the key has come while the answer was wanted.
-  static bool comes(c10d::Store& store, const char* key, std::chrono::milliseconds pause, Shared& shared) {
+  static bool wait_for_key(c10d::Store& store, const char* key, std::chrono::milliseconds pause,
+                           Shared& shared) {
     for (;;) {
       if (store.check({key})) return true;
       std::unique_lock lock(shared.mutex);

@@ -159,7 +159,7 @@ class ThreadRanks::Threads {
   std::mutex mutex_;
   std::condition_variable started_, finished_;
   const std::function<void(World&)>* body_ = nullptr;  // null: the end
-  std::vector<std::exception_ptr> outcomes_;           // of every rank
+  std::vector<std::exception_ptr> outcomes_;
   size_t running_ = 0;
   int64_t body_number_ = 0;
   size_t worlds_ = 0;     // ranks that held a world when they were through with this body

@@ -56,7 +56,7 @@ c10::intrusive_ptr<c10d::Store> named(const c10::intrusive_ptr<c10d::Store>& sto
 std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>& store,
                                            const Rendezvous& at) {
   const std::string ok = "ok";
-  std::string status = ok;  // of this rank, then of all
+  std::string status = ok;
   std::unique_ptr<SharedMemory> memory;
   try {
     memory = std::make_unique<SharedMemory>(at.rank, at.size, at.rank > 0 ? store->get_to_str("handle") : "",

@@ -1,5 +1,6 @@
 // What people call keys and components elsewhere, so that a message can answer with the name that bnlab has:
-// an exact answer before a near one, and never the name of another network.
+// an exact answer before a near one, and never the name of another network. The names stand in
+// other_names.json, by family; a # in one stands for each of its row's `numbers`.
 #pragma once
 
 #include <string>

@@ -30,16 +30,16 @@ struct Parameter {
   bool required = false;
   bool nullable = false;  // null is a value of its own
   bool list = false;      // a JSON array of such values; no text stands in it twice
-  size_t length = 0;      // of a list: its exact number of entries, 0 for any
-  bool or_one = false;    // of a list: one number in its place is a value too; of texts, it is their count
+  size_t length = 0;      // a list's exact number of entries, 0 for any
+  bool or_one = false;    // a list may be one number, which for texts is their count
   bool filled = false;    // a text or a list must not be empty
-  double lowest = -std::numeric_limits<double>::infinity();  // of numbers and integers
+  double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
-  bool above_lowest = false;              // the range excludes `lowest`
-  bool below_highest = false;             // the range excludes `highest`
-  std::vector<std::string> choices = {};  // of a text
-  std::string family = {};                // of a component: "strategy", "model", "task", ...
-  std::vector<Parameter> fields = {};     // of a group
+  bool above_lowest = false;   // the range excludes `lowest`
+  bool below_highest = false;  // the range excludes `highest`
+  std::vector<std::string> choices = {};
+  std::string family = {};  // "strategy", "model", "task", ...
+  std::vector<Parameter> fields = {};
 
   // Declarations read as sentences: option("momentum", momentum, "weight of the new
   // value").above(0).at_most(1)
@@ -48,7 +48,7 @@ struct Parameter {
   Parameter& above(double value) { return with(above_lowest, true).with(lowest, value); }
   Parameter& below(double value) { return with(below_highest, true).with(highest, value); }
   Parameter& not_empty() { return with(filled, true); }
-  Parameter& or_single() { return with(or_one, true); }  // of a list: one value is read as a list of one
+  Parameter& or_single() { return with(or_one, true); }  // one value is read as a list of one
   Parameter& needed() { return with(required, true); }   // no default: the spec must give it
   // Of a text, or of each text in a list.
   Parameter& one_of(std::vector<std::string> names) { return with(choices, std::move(names)); }

@@ -34,12 +34,12 @@ using ImageSizes = std::vector<std::array<int64_t, 2>>;  // height, width
 
 // What is known of a run before it starts; empty where it is not.
 struct RunOutline {
-  std::vector<int64_t> samples_per_tower = {};  // of a pass
+  std::vector<int64_t> samples_per_tower = {};  // in one pass
   int64_t passes_per_step = 1;
   bool statistics_per_step = false;
-  Channels norm_channels = {};  // of the model's norm sites
-  ImageSizes image_sizes = {};  // of the task
-  bool has_length = true;       // false: fractions of the run mean nothing
+  Channels norm_channels = {};  // at the model's norm sites
+  ImageSizes image_sizes = {};
+  bool has_length = true;  // false: fractions of the run mean nothing
 };
 
 // What a registry knows of an entry without making it.

@@ -7,9 +7,9 @@
 namespace bnlab {
 
 struct Operations {
-  double flops = 0;         // of convolutions and matrix products; a multiplication and an addition are two
-  double matrix_bytes = 0;  // that these read and write
-  double other_bytes = 0;   // that all else reads and writes, norm sites among it
+  double flops = 0;         // convolutions and matrix products; a multiplication and an addition are two
+  double matrix_bytes = 0;  // what these read and write
+  double other_bytes = 0;   // what all else reads and writes, norm sites among it
 };
 
 // Of this thread, on the CPU. The sweeps of norm sites are no operations of LibTorch: they are known by the

@@ -1,9 +1,10 @@
 #include "harness/counting/single_values.hpp"
 
+#include "harness/built_network.hpp"
 #include "harness/communicator/counting_communicator.hpp"
-#include "harness/layer/layer_case.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/models/site_values.hpp"
+#include "harness/one_site.hpp"
 #include "harness/support/error.hpp"
 #include "harness/tasks/task_facts.hpp"
 

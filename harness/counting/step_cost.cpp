@@ -25,7 +25,7 @@ struct SiteKernels {
   int64_t forward = 0, backward = 0;
 };
 
-constexpr int64_t kSide = 8;  // of the images
+constexpr int64_t kSide = 8;
 
 // A sum and a division on the CPU, one kernel on a GPU.
 bool is_one_kernel(const at::RecordFunction& function) {
@@ -137,7 +137,7 @@ SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const T
   return {with.forward - without.forward, with.backward - without.backward};
 }
 
-constexpr int64_t kSteps = 1000;  // of the run that the two steps begin, for schedules given as fractions
+constexpr int64_t kSteps = 1000;  // for schedules given as fractions of the run
 
 // Norm sites side by side: each is given two values per channel of an image, and all are added.
 class SitesAlone : public Network {

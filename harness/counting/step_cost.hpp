@@ -27,7 +27,7 @@ struct StepCost {
   struct Exchange {
     std::string purpose;  // "statistics", "shuffle", ...
     int64_t collectives = 0;
-    int64_t bytes = 0;  // that one rank hands over
+    int64_t bytes = 0;  // handed over by one rank
   };
   // One collective of a step.
   struct Call {
@@ -35,10 +35,10 @@ struct StepCost {
     int64_t bytes = 0;
   };
   int64_t norm_sites = 0;
-  int64_t forward_kernels = 0, backward_kernels = 0;  // of the model's first norm site, in a step's last pass
-  std::vector<Exchange> exchanges;                    // of the strategy; a purpose without any is left out
+  int64_t forward_kernels = 0, backward_kernels = 0;  // at the model's first norm site, in a step's last pass
+  std::vector<Exchange> exchanges;                    // a purpose without any is left out
   std::vector<Call> calls;                            // the same, one by one
-  int64_t gradient_bytes = 0;        // of all parameters, which meet once per step whatever the strategy
+  int64_t gradient_bytes = 0;        // all parameters, which meet once per step whatever the strategy
   std::vector<std::string> notes{};  // what the strategy says of how it ran
 };
 

@@ -29,7 +29,7 @@ struct Place {
   nn::Module* parent;
   std::string path;  // from the root
   std::string key;   // in the parent
-  size_t index;      // likewise
+  size_t index;      // in the parent
   std::shared_ptr<nn::Module> child;
 };
 
@@ -38,7 +38,8 @@ std::vector<Place> places_below(nn::Module& parent, const std::string& path = ""
   size_t index = 0;
   for (const auto& child : parent.named_children()) {
     const std::string below = path.empty() ? child.key() : path + "." + child.key();
-    places.push_back({&parent, below, child.key(), index++, child.value()});
+    places.push_back(
+        {.parent = &parent, .path = below, .key = child.key(), .index = index++, .child = child.value()});
     const std::vector<Place> more = places_below(*child.value(), below);
     places.insert(places.end(), more.begin(), more.end());
   }

@@ -180,7 +180,7 @@ void DataParallel::broadcast() {
   all.insert(all.end(), buffers.begin(), buffers.end());
   World& world = ranks_.world();
   exchange_flat(all, [&](at::Tensor& flat) {
-    at::Tensor bytes = flat.view(at::kByte);  // of any type
+    at::Tensor bytes = flat.view(at::kByte);
     world.gradients().broadcast(bytes, 0, Purpose::control);
   });
 }

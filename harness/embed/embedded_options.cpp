@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/components/component_text.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/support/error.hpp"
 
@@ -11,11 +12,9 @@ namespace bnlab {
 namespace {
 
 Json parsed(const std::string& text) {
-  if (text.find('{') == std::string::npos) return Json{{"name", text}};
-  Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (given.is_discarded())
-    throw Error(Error::Kind::spec, "strategy: expected a name or a JSON object, got " + text);
-  return given;
+  const std::optional<Json> given = component_of(text);
+  if (!given) throw Error(Error::Kind::spec, "strategy: expected a name or a JSON object, got " + text);
+  return given->is_string() ? Json{{"name", *given}} : *given;
 }
 
 Json json_of(std::optional<double> momentum) {

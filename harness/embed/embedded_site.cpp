@@ -9,6 +9,7 @@
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/one_site.hpp"
 #include "harness/support/error.hpp"
 #include "harness/writable_layer.hpp"
 
@@ -36,27 +37,6 @@ at::Tensor flattened(const at::Tensor& x) {
 at::Tensor unflattened(const at::Tensor& y, const at::Tensor& like) {
   return y.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
 }
-
-// A network of one site, for one pass.
-class FusedSite : public Network {
- public:
-  FusedSite(Layer& layer, const at::Tensor& residual) : layer_(layer), residual_(residual) {}
-
-  Maps features(at::Tensor x, const Pass& pass) override {
-    if (residual_.defined() && !pass.details.rows.empty()) {
-      throw Error(
-          Error::Kind::refused,
-          "this strategy moves rows between towers and a residual would not follow them; add it behind "
-          "the layer");
-    }
-    return {layer_.forward(std::move(x), residual_, pass)};
-  }
-  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
-
- private:
-  Layer& layer_;
-  const at::Tensor& residual_;
-};
 
 // Whatever has parameters, eps or momentum is one.
 WritableLayer& writable(Layer& layer) {
@@ -269,7 +249,12 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
   if (options_.ranks().size() == 1 || options_.equal_batches()) {
     y = apply(x, residual, towers(as_everywhere(x), false), mode);
   } else if (joins && !strategy_->work(step()).meets) {
-    WaitingPass waiting{place(x, mode), weak_from_this(), steps_, begun_, counts, {}};
+    WaitingPass waiting{.place = place(x, mode),
+                        .layer = weak_from_this(),
+                        .step = steps_,
+                        .begun = begun_,
+                        .counts = counts,
+                        .updates = {}};
     y = apply(x, residual, towers(as_everywhere(x), false), mode, UpdateAt::known_sizes);
     if (RunningStatistics* statistics = strategy_->running_statistics())
       waiting.updates = statistics->take_updates();
@@ -300,7 +285,7 @@ at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, 
   batch.towers = towers;
   batch.index = static_cast<uint64_t>(mode == Mode::calibrate ? batch_ : steps_);
   batch.micro_batch.update = update;
-  FusedSite site(*layer_, residual);
+  OneSite site(layer_, residual);
   return strategy_->forward(site, x, batch.pass(step(), mode, options_.seed())).logits;
 }
 

@@ -49,7 +49,7 @@ class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<Em
   BatchNormOptions told(BatchNormOptions written) const {
     return bnlab::told(std::move(written), options_, strategy_json_);
   }
-  std::mutex& following() { return following_; }  // of passes of several threads
+  std::mutex& following() { return following_; }  // several threads may pass at once
 
   at::Tensor forward(bool training, const at::Tensor& x, const at::Tensor& residual);
   // Merges what the ranks hold apart. Called by every rank.
@@ -73,7 +73,7 @@ class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<Em
     std::unique_ptr<Strategy> strategy;
     std::shared_ptr<Layer> layer;
     Named parameters, buffers;
-    std::vector<int64_t> sizes;  // of both
+    std::vector<int64_t> sizes;  // parameters first
   };
   static Made made(const BatchNormOptions& options);
   static at::Tensor named(const Named& tensors, const std::string& name);

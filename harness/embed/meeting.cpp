@@ -13,7 +13,7 @@
 namespace bnlab {
 namespace {
 
-int64_t with(int64_t hash, int64_t value) {
+int64_t mixed_into(int64_t hash, int64_t value) {
   return static_cast<int64_t>(static_cast<uint64_t>(hash) * 0x100000001b3ULL) ^ value;
 }
 
@@ -97,8 +97,8 @@ std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
   int64_t texts = 0, numbers = 0;
   std::vector<int64_t> own;
   for (const MeetingPlace& place : places) {
-    texts = with(texts, hash_of(place.text));
-    numbers = with(with(numbers, place.rows), place.positions);
+    texts = mixed_into(texts, hash_of(place.text));
+    numbers = mixed_into(mixed_into(numbers, place.rows), place.positions);
     own.insert(own.end(), {place.rows, place.positions});
   }
   const Table all(world_, {static_cast<int64_t>(places.size()), texts, numbers, own[0], own[1]});
@@ -125,7 +125,7 @@ std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
 
 void Meeting::require_same(const std::string& what, const std::vector<std::string>& texts) {
   int64_t hash = 0;
-  for (const std::string& text : texts) hash = with(hash, hash_of(text));
+  for (const std::string& text : texts) hash = mixed_into(hash, hash_of(text));
   if (!Table(world_, hash).is_same(0))
     throw Error(Error::Kind::usage, what + ": " + first_difference(world_, texts, "nothing more", "has"));
 }

@@ -19,7 +19,7 @@
 namespace bnlab {
 namespace {
 
-constexpr size_t kMostValues = 4'000'000;  // of a pickle
+constexpr size_t kMostValues = 4'000'000;  // in one pickle
 
 // What the line of Python below can make readable.
 struct Unreadable {
@@ -34,10 +34,9 @@ struct Value {
   enum class Kind { other, number, text, global, list, dict, tensor };
   Kind kind = Kind::other;
   int64_t number = 0;
-  std::string text = {};  // or a global's name: "torch FloatStorage"
-  std::vector<size_t> items =
-      {};  // of a list or tuple; of a dictionary keys and values in turn; of a tensor its
-           // storage and its arguments
+  std::string text = {};  // a text, or a global's name: "torch FloatStorage"
+  // The items of a list or tuple; keys and values of a dictionary in turn; storage and arguments of a tensor.
+  std::vector<size_t> items = {};
 
   bool is(const std::string& global) const { return kind == Kind::global && text == global; }
 };
@@ -138,7 +137,7 @@ class Pickle {
     const Value &global = values_[function], &given = values_[arguments];
     if (global.is("collections OrderedDict")) {
       Value dict{.kind = Kind::dict};
-      if (given.items.size() == 1)  // of Python 2: a list of pairs
+      if (given.items.size() == 1)  // Python 2 writes a list of pairs
         for (const size_t pair : values_[given.items[0]].items)
           if (values_[pair].items.size() == 2)
             dict.items.insert(dict.items.end(), values_[pair].items.begin(), values_[pair].items.end());
@@ -366,7 +365,7 @@ std::vector<PickledTensor> read_stream(const std::string& file) {
   for (const size_t key : std::vector<size_t>(pickle[pickle.read()].items)) {
     const auto size = sizes.find(pickle[key].text);
     if (size == sizes.end()) throw Unreadable{"it holds more than tensors"};
-    pickle.number(8);  // of elements
+    pickle.number(8);  // its elements
     places[size->first] = pickle.place();
     pickle.skip(size->second);
   }

@@ -13,7 +13,7 @@ namespace {
 
 using Candidates = std::vector<const Parameter*>;
 
-constexpr size_t kMostParts = 16;  // of a dotted key, as deep as a spec may be
+constexpr size_t kMostParts = 16;  // as deep as a spec may be
 
 void append(Candidates& found, const std::vector<Parameter>& parameters) {
   for (const auto& parameter : parameters) found.push_back(&parameter);

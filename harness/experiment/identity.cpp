@@ -22,7 +22,7 @@
 namespace bnlab {
 namespace {
 
-constexpr size_t kLongestSlug = 60;  // of the label's part: the id names a folder
+constexpr size_t kLongestSlug = 60;  // characters of the label; the id names a folder
 
 // An option's value within a label.
 std::string value_text(const Json& value, const std::string& family) {

@@ -106,7 +106,7 @@ void RunSpec::describe(OptionVisitor& option) {
   option.component("model", model, "model", "the network").needed();
   option.component("strategy", strategy, "strategy", "what stands at the norm sites").needed();
   int64_t towers = 1;          // make_run fills in what these two mean together: samples_per_tower
-  std::vector<int64_t> batch;  // likewise
+  std::vector<int64_t> batch;  // see towers
   option("towers", towers, "units of batch-norm statistics").at_least(1).at_most(kMostTowers);
   option("batch_per_tower", batch,
          "samples per tower and step; a list names each tower's, 0 for an empty tower")

@@ -31,7 +31,7 @@ BNLAB_CHOICE(LoadedPart, all, features, backbone)
 
 // A weights file to start from.
 struct InitFrom {
-  std::string file;  // of a run: with its seed for {seed}, and the file that there is where it has a *
+  std::string file;                   // {seed} stands for the run's seed, a * for the file that there is
   LoadedPart part = LoadedPart::all;  // the others keep their own initialisation
 
   void describe(OptionVisitor& option);
@@ -45,8 +45,8 @@ struct Timing {
   // Comes of `together`: the other runs in this one's world, like `against`; nothing where this run is in
   // the world of another one.
   std::optional<std::vector<Json>> with = std::vector<Json>();
-  double seconds = 10;   // that each of them is timed, at least
-  int64_t steps = 500;   // likewise
+  double seconds = 10;   // each run is timed for at least so long
+  int64_t steps = 500;   // for at least so many steps
   double turn_s = 0.5;   // how long one has its turn, about
   double error = 0.005;  // two standard errors of the logarithm of the ratio of their times, at most
   double limit_s = 120;  // then the timing ends, whatever is missing
@@ -86,7 +86,7 @@ struct StopEarly {
   int64_t every = 1;           // steps over which a loss is averaged
   double diverging_above = 2;  // times the mean loss of the first so many steps
   std::optional<int64_t> chance_after;
-  std::optional<double> chance_above;  // likewise, once chance_after steps are done
+  std::optional<double> chance_above;  // the same, once chance_after steps are done
 
   void describe(OptionVisitor& option);
 };
@@ -110,11 +110,11 @@ struct RunSpec {
   int64_t accumulate = 1;                         // passes per step, of a part of each tower's samples
   StatisticsPer statistics_per = StatisticsPer::micro_batch;
   Recompute recompute = Recompute::none;
-  int64_t steps = 0;  // of training (from "steps", or "epochs" once the task's size is known)
+  int64_t steps = 0;  // from "steps", or "epochs" once the task's size is known
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
-  LossScaling loss_scaling;    // of Precision::float16
+  LossScaling loss_scaling;    // for Precision::float16
   bool tf32 = false;           // whether float32 factors may be rounded to TF32 on GPUs
   bool deterministic = false;  // whether GPUs take only algorithms that repeat to the bit
   bool cuda_graph = true;      // whether GPUs replay the training steps that are alike
@@ -146,16 +146,16 @@ struct RunSpec {
   // From the spec's "placement", else unset: the command line decides.
   std::optional<int> ranks;
   std::optional<Device> device;
-  std::optional<Exchange> exchange;  // of ranks on CPUs
-  std::optional<int> threads;        // of each rank
+  std::optional<Exchange> exchange;  // between ranks on CPUs
+  std::optional<int> threads;        // per rank
 
   void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
-  std::vector<int64_t> samples_per_pass() const;  // of each tower: of a micro-batch
+  std::vector<int64_t> samples_per_pass() const;  // each tower's micro-batch
   std::vector<std::string> evaluated() const;     // populations, and kAveragedWeights with weight_ema
   Json placement() const;       // what the spec says of it: ranks, device, exchange, threads
   Json with_placement() const;  // `resolved` and beside it "placement": what rules are matched against
-  Json value_at(const std::string& key) const;  // of with_placement(), at a dotted key; null: none
+  Json value_at(const std::string& key) const;  // at a dotted key of with_placement(); null: none
 };
 
 // A primary contrast, declared before anything runs: one side is expected above the other in `metric` at the
@@ -168,7 +168,7 @@ struct Contrast {
   std::string declared_strategy, declared_above;  // the labels before tuning chose options of these
   Json runs, above_runs;                          // dotted keys -> value, as `at`; empty where strategies do
   std::string population = "saved";
-  std::optional<std::string> above_population;  // of the side expected below; nothing: the same
+  std::optional<std::string> above_population;  // on the side expected below; nothing: the same
   std::optional<double> equivalence_margin;
 
   bool of_strategies() const { return runs.empty() && above_runs.empty(); }
@@ -206,7 +206,7 @@ struct Tune {
   std::vector<std::string> per = {"strategy"};  // dotted keys: runs that differ there choose apart
   Json set;                      // keys that these runs have otherwise: their images, a smaller matrix
   std::vector<int64_t> lengths;  // steps, each twice the one before; empty: the length is not chosen
-  double gain_below = 0.01;      // of the metric: what doubling the chosen length may still gain
+  double gain_below = 0.01;      // what doubling the chosen length may still gain in the metric
   int halvings = 0;  // how often the worse half of a group's settings is left out before the longest runs
 
   void describe(OptionVisitor& option);

@@ -75,7 +75,7 @@ std::vector<RunSpec> timed_with(const RunSpec& run) {
 }
 
 void share_worlds(std::vector<RunSpec>& runs) {
-  std::map<std::string, RunSpec*> first;  // of all that share a world
+  std::map<std::string, RunSpec*> first;
   const auto set_others = [](RunSpec& run, std::optional<std::vector<Json>> others) {
     run.resolved["timing"]["with"] = others ? Json(*others) : Json();
     run.timing->with = std::move(others);

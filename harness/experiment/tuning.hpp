@@ -22,8 +22,8 @@ using TuningScores = std::map<std::string, std::optional<double>>;
 
 // A point of the grid, as one group of runs tried it.
 struct Candidate {
-  Json setting;                               // dotted keys -> values
-  std::vector<std::optional<double>> scores;  // of the runs that tried it
+  Json setting;  // dotted keys -> values
+  std::vector<std::optional<double>> scores;
   std::optional<int64_t> dropped_after = {};  // steps: halving left it out, and these are the scores there
 
   double mean() const;
@@ -32,11 +32,11 @@ struct Candidate {
 
 // Runs that choose together: those of one strategy, unless `per` says otherwise.
 struct TunedGroup {
-  std::string name;                   // "sync"; "sync, towers=8"
-  std::vector<Candidate> candidates;  // at the chosen length, in the order of the grid
-  size_t best = 0;                    // the first of the highest mean among those that were not dropped
-  std::vector<std::string> at_edge;   // keys whose best value is the smallest or the largest of the grid
-  std::vector<double> best_means;     // the highest mean at each length that was tried
+  std::string name;                        // "sync"; "sync, towers=8"
+  std::vector<Candidate> candidates = {};  // at the chosen length, in the order of the grid
+  size_t best = 0;                         // the first of the highest mean among those that were not dropped
+  std::vector<std::string> at_edge = {};   // keys whose best value is the smallest or the largest of the grid
+  std::vector<double> best_means = {};     // the highest mean at each length that was tried
 
   const Candidate& chosen() const { return candidates.at(best); }
 };

@@ -72,7 +72,7 @@ std::vector<TunedGroup> entrants(const Tuning& tuning, const std::vector<Round>&
     if (static_cast<int>(i) <= tuning.asked.halvings) halve(group, tuning.lengths[i - 1]);
     for (Candidate& candidate : group.candidates)
       if (!candidate.dropped_after) candidate.scores.clear();
-    groups.push_back({group.name, group.candidates, 0, {}, {}});
+    groups.push_back({.name = group.name, .candidates = group.candidates});
   }
   return groups;
 }
@@ -99,8 +99,8 @@ std::vector<TunedGroup> groups_of_round(const Tuning& tuning, const std::vector<
     if (score == scores.end()) return {};
     const std::string name = tuned_group(tuning.asked, run);
     const Json setting = tuned_setting(tuning.asked, run);
-    auto& group = entry_of<TunedGroup>(groups, [&](const auto& each) { return each.name == name; },
-                                       {name, {}, 0, {}, {}});
+    auto& group =
+        entry_of<TunedGroup>(groups, [&](const auto& each) { return each.name == name; }, {.name = name});
     entry_of<Candidate>(group.candidates, [&](const auto& each) { return each.setting == setting; },
                         {setting, {}})
         .scores.push_back(score->second);

@@ -18,7 +18,7 @@ BNLAB_CHOICE(Cause, lagging_statistics, small_batch, skewed_shards, averaged_wei
 // One metric, on which higher is better, of the same weights.
 struct DiagnosisNumbers {
   std::string metric;   // "mean_iou"
-  double training = 0;  // of training images, under the moments of their batch, as the network trains
+  double training = 0;  // on training images, under the moments of their batch, as the network trains
   double saved = 0;     // all others of test images: by the saved statistics
   // By recomputed ones, and by the moments of the test batch; nothing without running statistics.
   std::optional<double> precise, batch;

@@ -32,7 +32,7 @@ std::shared_ptr<Layer> LayerRecorder::norm(const NormSite& site) {
 }
 
 std::shared_ptr<Layer> LayerRecorder::conv(const ConvSite& site) {
-  made_.push_back({site.name, site.out, layers_.conv(site), site});
+  made_.push_back({.name = site.name, .channels = site.out, .layer = layers_.conv(site), .conv = site});
   return made_.back().layer;
 }
 

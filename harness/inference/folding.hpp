@@ -10,9 +10,9 @@
 namespace bnlab {
 
 struct Folded {
-  int64_t norms = 0;      // that were folded
-  int64_t classes = 0;    // of the task
-  double difference = 0;  // of the outputs for a test batch, as a share of the largest
+  int64_t norms = 0;
+  int64_t classes = 0;
+  double difference = 0;  // between outputs for a test batch, as a share of the largest
 };
 
 // Writes the weights of the same model under the strategy `none`, in float32. Throws Error: refused where a

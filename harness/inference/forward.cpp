@@ -87,7 +87,8 @@ std::string answer(const ForwardRequest& request, World& world) {
   const std::string note = load_weights({.file = request.weights}, built.network());
   built.start_statistics();
 
-  const Batch batch{inputs.images, {}, towers, request.rows_per_sample};
+  const Batch batch{
+      .images = inputs.images, .labels = {}, .towers = towers, .rows_per_sample = request.rows_per_sample};
   const bool wants_gradients = inputs.grad_logits.defined() || inputs.grad_auxiliary.defined();
   inputs.images.requires_grad_(wants_gradients);
   const Outputs outputs = built.forward(batch, {}, trains ? Mode::train : Mode::evaluate_saved);

@@ -24,7 +24,7 @@ struct ForwardRequest {
   std::string inputs;
   int64_t rows_per_sample = 1;  // images of a sample: the frames of a clip
   ForwardMode mode = ForwardMode::evaluate;
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";  // "cpu", "cuda"
   // Where the answer goes, a safetensors file: `logits`, and `auxiliary` where the network has such a head
   // and trains; with a gradient given, `grad/images` and `grad/NAME` of every parameter; after training,
   // `after/NAME` of the running statistics.

@@ -24,7 +24,7 @@ class LoadedRun {
 
   using Pairs = std::map<std::string, at::Tensor>;  // running statistics by buffer name
 
-  Pairs pairs() const;           // that the network's buffers hold
+  Pairs pairs() const;           // what the network's buffers hold
   void put(const Pairs& pairs);  // into them, for evaluations alone: the strategy does not know of it
 
   // Puts the running statistics of one of the job's populations into the network's buffers, and returns what
@@ -34,7 +34,7 @@ class LoadedRun {
   void load_tower(int64_t tower) { load_population("tower:" + std::to_string(tower)); }
 
   const RunSpec& spec() const { return spec_; }
-  int64_t steps() const { return steps_; }  // of its training, when it left its weights
+  int64_t steps() const { return steps_; }  // trained when it left its weights
   Data& data() { return data_; }
   TrainedModel& model() { return model_; }
   Evaluator& evaluator() { return evaluator_; }

@@ -19,10 +19,10 @@ namespace bnlab {
 // towers, do not fit.
 Json evaluate_weights(const EvaluateJob& job);
 
-constexpr uint8_t kVoidId = 255;  // of a pixel whose class nobody knows
+constexpr uint8_t kVoidId = 255;  // nobody knows the pixel's class
 
 struct Prediction {
-  int64_t sample = 0;  // of the test split
+  int64_t sample = 0;  // in the test split
   int64_t height = 0, width = 0;
   std::vector<uint8_t> image;      // [height, width, 3], red, green, blue: what the network sees
   std::vector<uint8_t> truth;      // [height, width], class ids, kVoidId

@@ -11,7 +11,7 @@ namespace bnlab {
 struct JudgedData {
   std::vector<std::string> refusals;  // everything that is wrong, a text for each task: nothing may start
   std::vector<std::string> remarks;   // plain facts
-  std::vector<std::vector<std::string>> facts;  // of the data of each run, for its record
+  std::vector<std::vector<std::string>> facts;  // for each run's record, about its data
 };
 
 // Reads all files of the tasks of these runs whose contents have not been judged before. Answers are kept in

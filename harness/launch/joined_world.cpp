@@ -18,8 +18,8 @@
 #include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/run_recorder.hpp"
+#include "harness/launch/runs_to_start.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/launch/survey.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/support/activity.hpp"
@@ -44,7 +44,7 @@ WorldFacts facts_of(const EnvironmentWorld& world, const DealtGpus& gpus) {
   facts.nodes = world.one_host ? 1 : std::max(1, facts.ranks / world.local_size);
   facts.threads = threads_of_rank(world, process_environment(), usable_cores(), usable_cores(getppid()));
   facts.cores = usable_cores();
-  facts.gpus = [different = gpus.different] { return different; };
+  facts.gpus = [taken = gpus.gpus_taken] { return taken; };
   return facts;
 }
 
@@ -264,7 +264,7 @@ class JoinedWorld {
       const std::jthread ticker([&](const std::stop_token& stop) {  // while this thread trains
         while (!stop.stop_requested()) {
           recorder_->update();
-          if (!recorder_->keeps(attempt)) end_of_world(attempt);
+          if (!recorder_->renew_claim(attempt)) end_of_world(attempt);
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
       });
@@ -279,7 +279,7 @@ class JoinedWorld {
       std::signal(SIGTERM, SIG_IGN);  // by which launchers end all ranks where one has died: first the record
       report.message += "; when it ended, " + doings();
     }
-    end.outcome = {report.status, report.message, std::nullopt, "", {}};
+    end.outcome = {.status = report.status, .message = report.message};
     refuse_full_disk(attempt.run.spec, end.outcome);
     end.result = report.result;
     end.notes = report.notes;
@@ -294,9 +294,9 @@ class JoinedWorld {
   const EnvironmentWorld& world_;
   const DealtGpus gpus_;
   std::optional<RunRecorder> recorder_;  // on rank 0, which counts by it
-  LaunchSummary summary_;                // of the other ranks, and on rank 0 of what was there before
+  LaunchSummary summary_;                // counts for the other ranks; on rank 0 what was there before
   KeptWorld kept_;
-  ActivityPage page_{};  // of this rank
+  ActivityPage page_{};
   std::optional<RollCall> roll_call_;
 };
 

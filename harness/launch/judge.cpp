@@ -44,7 +44,7 @@ std::string rank_name(int rank) {
 }
 
 Outcome of_dead_rank(int index, const RankEnd& rank, bool out_of_memory) {
-  Outcome outcome{Status::crashed, "", index, "", {}};
+  Outcome outcome{.status = Status::crashed, .rank = index};
   if (rank.end.signal != 0) {
     outcome.signal = signal_name(rank.end.signal);
     outcome.message = rank_name(index) + " was ended by " + outcome.signal;
@@ -77,14 +77,16 @@ Outcome of_own_finding(const std::vector<RankEnd>& ranks, int finder) {
   const auto silent = silent_ranks(ranks);
   const std::string missing =
       status == Status::crashed && !silent.empty() ? " (no report from " + rank_names(silent) + ")" : "";
-  return {status, report.message + missing, finder, "", {}};
+  return {.status = status, .message = report.message + missing, .rank = finder};
 }
 
 Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
   const std::string seen = rank_name(witness) + ": " + ranks[static_cast<size_t>(witness)].report->message;
   const auto silent = silent_ranks(ranks);
-  if (silent.empty()) return {Status::crashed, seen, witness, "", {}};
-  return {Status::timeout, rank_names(silent) + " did not answer (" + seen + ")", silent.front(), "", {}};
+  if (silent.empty()) return {.status = Status::crashed, .message = seen, .rank = witness};
+  return {.status = Status::timeout,
+          .message = rank_names(silent) + " did not answer (" + seen + ")",
+          .rank = silent.front()};
 }
 
 // The number after "oom_kill" in a file of "name number" lines, or nothing.
@@ -101,7 +103,7 @@ std::optional<long> oom_kill_count(const std::string& file) {
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory) {
   const bool any_stopped = std::ranges::any_of(ranks, [](const RankEnd& r) { return r.stopped; });
   if (stop == Stop::interrupt && any_stopped)
-    return {Status::interrupted, "interrupted by a signal", std::nullopt, "", {}};
+    return {.status = Status::interrupted, .message = "interrupted by a signal"};
   if (const int dead = earliest(ranks, died); dead >= 0)
     return of_dead_rank(dead, ranks[static_cast<size_t>(dead)], out_of_memory);
   const auto own_finding = [](const RankEnd& r) {
@@ -113,11 +115,13 @@ Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bo
   if (stop == Stop::timeout) {
     char limit[64];
     std::snprintf(limit, sizeof limit, "not finished after timeout_s = %g s", timeout_s);
-    return {Status::timeout, limit, std::nullopt, "", {}};
+    return {.status = Status::timeout, .message = limit};
   }
   const auto silent = [](const RankEnd& r) { return !r.report; };
   if (const int left = earliest(ranks, silent); left >= 0)
-    return {Status::timeout, rank_name(left) + " did not end after the others had finished", left, "", {}};
+    return {.status = Status::timeout,
+            .message = rank_name(left) + " did not end after the others had finished",
+            .rank = left};
   return {};
 }
 

@@ -25,13 +25,14 @@ inline constexpr int kAutoJobs = 0;
 struct LaunchRequest {
   int ranks =
       0;  // 0: as last time, else one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
-  std::optional<Device> device;      // nothing: as last time, else the GPUs, if there is one for every rank
-  std::optional<Exchange> exchange;  // of ranks on CPUs; nothing: shared memory, where one host has all ranks
-  int threads = 0;                   // of each rank; 0: its share of the cores, or what its launcher gives it
-  int jobs = 1;                      // independent runs side by side, or kAutoJobs: as many as fit
-  bool fresh_ranks = false;          // every run starts its ranks anew
-  std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
-  std::string slice;                 // "2/8": every 8th run of the matrix from the 2nd on
+  std::optional<Device> device;  // nothing: as last time, else the GPUs, if there is one for every rank
+  std::optional<Exchange>
+      exchange;              // between ranks on CPUs; nothing: shared memory, where one host has all ranks
+  int threads = 0;           // per rank; 0: its share of the cores, or what its launcher gives it
+  int jobs = 1;              // independent runs side by side, or kAutoJobs: as many as fit
+  bool fresh_ranks = false;  // every run starts its ranks anew
+  std::vector<std::string> only;  // "strategy=sync,per_tower", "seed=0": runs that match all of them
+  std::string slice;              // "2/8": every 8th run of the matrix from the 2nd on
   std::vector<std::string>
       redo;  // "stale", "disturbed", "failed", "all" or run ids: finished runs that start again
   std::chrono::seconds steal_after = kTakenForDeadAfter;
@@ -54,7 +55,7 @@ struct LaunchSummary {
   std::set<std::string> to_remake;      // ids of finished runs that were to start again and have not ended
   int disturbed = 0;                    // finished runs that others disturbed while they were timed
   int killed = 0;                       // runs of this call of which somebody killed a rank
-  int meanwhile = 0;                    // of the skipped runs those that others finished during this call
+  int meanwhile = 0;                    // skipped runs that others finished during this call
   int held = 0;                         // runs that are left to other processes, which have them
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made

@@ -10,10 +10,12 @@ namespace bnlab {
 Notice failed_notice(const std::string& experiment, const std::string& run_id,
                      const std::filesystem::path& folder, Status status, const std::string& message) {
   const std::string first_line = message.substr(0, message.find('\n'));
-  return {"failed", experiment,
-          experiment + ": " + run_id + " ended as " + name(status) +
-              (first_line.empty() ? "" : ": " + first_line),
-          run_id, folder.string()};
+  return {.event = "failed",
+          .experiment = experiment,
+          .message = experiment + ": " + run_id + " ended as " + name(status) +
+                     (first_line.empty() ? "" : ": " + first_line),
+          .run_id = run_id,
+          .folder = folder.string()};
 }
 
 Notice ended_notice(const std::string& experiment, int ok, int failed) {

@@ -1,5 +1,5 @@
 // Runs a matrix with ranks that are children of this process. Left out are the runs that need no start
-// (survey.hpp) and those that another process has claimed. Ranks whose run has ended well take the next one.
+// (runs_to_start.hpp) and those that another process has claimed. Ranks whose run ended well take the next.
 #include <poll.h>
 #include <signal.h>
 
@@ -21,8 +21,8 @@
 #include "harness/launch/rank_processes.hpp"
 #include "harness/launch/rank_settings.hpp"
 #include "harness/launch/run_recorder.hpp"
+#include "harness/launch/runs_to_start.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/launch/survey.hpp"
 #include "harness/support/mapped.hpp"
 #include "harness/training/libraries.hpp"
 
@@ -37,12 +37,12 @@ constexpr seconds kGraceAfterStop{2};     // between SIGTERM and SIGKILL
 
 // Where a run asks for its ranks. `gpus` names the GPU of each rank and is empty on the CPU.
 RanksPlace place_of(const PlacedRun& run, std::vector<int> gpus) {
-  RanksPlace place{run.placement.ranks,
-                   run.placement.device,
-                   run.placement.exchange,
-                   collective_timeout(run.spec),
-                   rank_settings(run.placement.shared_gpus),
-                   std::move(gpus)};
+  RanksPlace place{.ranks = run.placement.ranks,
+                   .device = run.placement.device,
+                   .exchange = run.placement.exchange,
+                   .timeout = collective_timeout(run.spec),
+                   .settings = rank_settings(run.placement.shared_gpus),
+                   .gpus = std::move(gpus)};
   place.settings["OMP_NUM_THREADS"] = std::to_string(run.threads);
   return place;
 }
@@ -53,7 +53,7 @@ std::optional<RankReport> report_of_watchdog(const std::string& log) {
   std::ifstream in(log);
   for (std::string line; std::getline(in, line);)
     if (const size_t at = line.find("Watchdog caught collective operation timeout"); at != std::string::npos)
-      return RankReport{Status::crashed, line.substr(at), nullptr, /*lost_contact=*/true, {}};
+      return RankReport{.status = Status::crashed, .message = line.substr(at), .lost_contact = true};
   return std::nullopt;
 }
 
@@ -119,8 +119,11 @@ class RunningRun {
 
   // How the run went, once poll() was true.
   RunEnd end() const {
-    RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, processes_->place().settings};
-    end.runs_before = processes_->runs_before();
+    RunEnd end{.started_at = started_at_,
+               .wall_time_s = elapsed_s(),
+               .outcome = outcome(),
+               .variables = processes_->place().settings,
+               .runs_before = processes_->runs_before()};
     if (const auto& first = states_.front().end.report) {
       if (has_result(end.outcome.status)) end.result = first->result;
       end.lost_work = first->lost_work;
@@ -252,7 +255,7 @@ class OwnRanks {
       }
       while (!waiting_.empty() && running_.size() < static_cast<size_t>(request_.jobs)) start_next(recorder);
       for (RunningRun& run : running_)
-        if (!recorder.keeps(run.attempt())) run.stop(Stop::interrupt);
+        if (!recorder.renew_claim(run.attempt())) run.stop(Stop::interrupt);
       const size_t ended_now = running_.remove_if([&](RunningRun& run) { return ended(run, recorder); });
       recorder.update();
       if (ended_now == 0) wait_a_little();

@@ -236,8 +236,10 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunS
                                   std::vector<std::string>& remarks) {
   const LastPlacement last =
       facts.joined() ? LastPlacement() : last_placement(placement_file(request, experiment));
-  const NamedParts named{request.ranks > 0 || facts.joined(), request.device.has_value(),
-                         request.exchange.has_value(), facts.joined()};
+  const NamedParts named{.ranks = request.ranks > 0 || facts.joined(),
+                         .device = request.device.has_value(),
+                         .exchange = request.exchange.has_value(),
+                         .by_launcher = facts.joined()};
   std::vector<PlacedRun> placed;
   placed.reserve(runs.size());
   for (RunSpec& asked : runs) {

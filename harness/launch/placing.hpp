@@ -16,11 +16,11 @@ namespace bnlab {
 // What was found about the machine, and about the world of another launcher where this process is a rank of
 // one.
 struct WorldFacts {
-  int ranks = 0;  // of the launcher's world, whose ranks every run has all; 0: bnlab starts the ranks itself
+  int ranks = 0;  // in the launcher's world, whose ranks every run has all; 0: bnlab starts the ranks itself
   bool one_host = true;       // whether one host has all ranks
   int nodes = 1;              // machines that the ranks are spread over, as far as known
-  int threads = 0;            // that the launcher gives each rank; 0: nobody gives any
-  int cores = 1;              // that this process may use
+  int threads = 0;            // what the launcher gives each rank; 0: nobody gives any
+  int cores = 1;              // usable by this process
   std::function<int()> gpus;  // counts the visible GPUs; asked only where it matters
 
   bool joined() const { return ranks > 0; }  // whether the ranks are those of a launcher such as torchrun
@@ -40,11 +40,11 @@ struct PlacedRun {
   RunSpec spec;
   Placement placement;
   NamedParts named = {};
-  std::string folder;              // of the run, RESULTS/EXPERIMENT/RUN_ID/PLACEMENT
-  int threads = 1;                 // of each rank
-  std::vector<std::string> notes;  // for the record
-  bool afresh = false;             // the run starts from the beginning, whatever checkpoints there are
-  std::string seen = {};           // when the finished record that is there was begun; empty: none is there
+  std::string folder;                // RESULTS/EXPERIMENT/RUN_ID/PLACEMENT
+  int threads = 1;                   // per rank
+  std::vector<std::string> notes;    // for the record
+  bool from_scratch = false;         // the run starts from the beginning, whatever checkpoints there are
+  std::string seen_started_at = {};  // when the finished record that is there was begun; empty: none is there
   Json inputs = {};  // what the run reads (harness/store/inputs.hpp); null until somebody looked
 
   bool on_gpus() const { return placement.device == Device::cuda; }

@@ -29,7 +29,7 @@ class MetricsTail {
 
   int64_t step() const { return step_; }
   double epoch() const { return epoch_; }
-  std::optional<double> loss() const { return loss_; }  // of the last "train" line; nothing if not finite
+  std::optional<double> loss() const { return loss_; }  // in the last "train" line; nothing if not finite
 
  private:
   std::string file_;
@@ -76,7 +76,7 @@ class Progress {
   const bool colour_;
   int done_ = 0;
   int failed_ = 0;
-  double work_left_;  // of runs that have not ended
+  double work_left_;  // in runs that have not ended
   double measured_work_ = 0;
   double measured_seconds_ = 0;
   std::list<Active> active_;

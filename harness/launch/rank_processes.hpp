@@ -21,9 +21,9 @@ struct RanksPlace {
   int ranks = 1;
   Device device = Device::cpu;
   std::optional<Exchange> exchange;
-  std::chrono::milliseconds timeout{};          // of collectives
+  std::chrono::milliseconds timeout{};          // for collectives
   std::map<std::string, std::string> settings;  // variables
-  std::vector<int> gpus;                        // of each rank; empty on the CPU
+  std::vector<int> gpus;                        // by rank; empty on the CPU
 
   bool operator==(const RanksPlace&) const = default;
 };

@@ -29,8 +29,8 @@ const std::string kAttemptsWord = "all " + std::to_string(kMostAttempts) + " att
 // Where there are checkpoints, they and the log of the steps before them stay, so that the run goes on from
 // there. The log becomes a copy, because a rank of the attempt before, whose launcher was stopped, may still
 // write into the old one.
-void empty(const fs::path& folder, bool afresh) {
-  if (afresh || !fs::exists(folder / kCheckpointsFolder)) {
+void clear_for_attempt(const fs::path& folder, bool from_scratch) {
+  if (from_scratch || !fs::exists(folder / kCheckpointsFolder)) {
     fs::remove_all(folder);
     return;
   }
@@ -53,7 +53,7 @@ RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& requ
       progress_(static_cast<int>(runs.size()), total_work(runs), request.jobs) {
   for (const std::string& remark : remarks) progress_.say("note: " + remark);
   for (const PlacedRun& run : runs)
-    if (run.afresh) summary_.to_remake.insert(run.spec.id);
+    if (run.from_scratch) summary_.to_remake.insert(run.spec.id);
   if (!runs.empty()) {
     processes_.emplace(request.results_dir, renewal(request.steal_after).count());
     environment_ = environment_record(library_versions());
@@ -61,12 +61,12 @@ RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& requ
 }
 
 RunRecorder::~RunRecorder() {
-  for (auto& [folder, held] : claims_) {
+  for (auto& [folder, entry] : claims_) {
     try {
       if (fs::exists(fs::path(folder) / kRecordFile))  // only the last step is missing
-        held.claim.publish(/*keep_counting=*/false);
+        entry.claim.publish(/*keep_counting=*/false);
       else
-        held.claim.withdraw();
+        entry.claim.withdraw();
     } catch (const std::exception&) {  // the claim stays, and its process is seen to be dead
     }
   }
@@ -98,14 +98,14 @@ ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
 void RunRecorder::started(const Attempt& attempt) {
   const fs::path folder = attempt.folder;
   fs::remove(folder / kRecordFile);  // first, so that a folder half emptied never looks finished
-  empty(folder, attempt.run.afresh);
+  clear_for_attempt(folder, attempt.run.from_scratch);
   fs::create_directories(folder);
   progress_.started(attempt.run.spec, folder / kMetricsFile);
 }
 
 void RunRecorder::not_started(const Attempt& attempt) {
   if (!fs::exists(fs::path(attempt.folder) / kRecordFile))  // it was begun
-    empty(attempt.folder, /*afresh=*/false);
+    clear_for_attempt(attempt.folder, /*from_scratch=*/false);
   claims_.at(attempt.folder).claim.withdraw();
   claims_.erase(attempt.folder);
 }
@@ -115,31 +115,31 @@ void RunRecorder::left_to_others(const PlacedRun& run, const std::string& why) {
   progress_.dropped(run.spec, "left to others: " + why);
 }
 
-bool RunRecorder::keeps(const Attempt& attempt) {
-  Held& held = claims_.at(attempt.folder);
+bool RunRecorder::renew_claim(const Attempt& attempt) {
+  ClaimedAttempt& entry = claims_.at(attempt.folder);
   const auto now = std::chrono::steady_clock::now();
-  if (now - held.looked >= kLookAround) {
-    held.looked = now;
+  if (now - entry.looked >= kLookAround) {
+    entry.looked = now;
     try {
-      held.jobs = std::max(held.jobs, jobs_here());
+      entry.jobs = std::max(entry.jobs, jobs_here());
     } catch (const fs::filesystem_error&) {  // the disk does not answer, which says nothing
     }
   }
-  return held.claim.beat();
+  return entry.claim.beat();
 }
 
 bool RunRecorder::taken_over(const Attempt& attempt) {
-  const auto held = claims_.find(attempt.folder);
-  if (held == claims_.end() || held->second.claim.owns()) return false;
-  held->second.claim.withdraw();
-  claims_.erase(held);
+  const auto entry = claims_.find(attempt.folder);
+  if (entry == claims_.end() || entry->second.claim.owns()) return false;
+  entry->second.claim.withdraw();
+  claims_.erase(entry);
   left_to_others(attempt.run, kTakenOver);
   return true;
 }
 
 void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
-  const auto held = claims_.find(attempt.folder);
-  Claim& claim = held->second.claim;
+  const auto entry = claims_.find(attempt.folder);
+  Claim& claim = entry->second.claim;
   end.outcome.message = printable(end.outcome.message);
   const int attempts = claim.attempts();
   if (contact_lost && attempts >= kMostAttempts) {
@@ -154,7 +154,7 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   try {
     if (claim.owns() && !earlier_stays) {
       write_json(fs::path(attempt.folder) / kRecordFile,
-                 record_of(attempt, end, std::max(held->second.jobs, jobs_here())));
+                 record_of(attempt, end, std::max(entry->second.jobs, jobs_here())));
       if (has_result(end.outcome.status)) fs::remove_all(fs::path(attempt.folder) / kCheckpointsFolder);
     }
   } catch (const std::exception&) {  // the folder may be gone
@@ -164,11 +164,11 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   bool is_ours = claim.owns();
   if (!earlier_stays)
     is_ours = claim.publish(contact_lost && interrupted);
-  else if (interrupted && !attempt.run.afresh)
+  else if (interrupted && !attempt.run.from_scratch)
     claim.withdraw();  // an interrupted run can go on from its checkpoints
   else
     claim.drop();
-  claims_.erase(held);
+  claims_.erase(entry);
   if (!is_ours) {
     left_to_others(attempt.run, kTakenOver);
     return;

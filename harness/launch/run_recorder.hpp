@@ -49,7 +49,7 @@ class RunRecorder {
   void started(const Attempt& attempt);  // empties the attempt's folder but for checkpoints
   // To be called often. False once another process has taken the run over; this attempt will then have no
   // record.
-  bool keeps(const Attempt& attempt);
+  bool renew_claim(const Attempt& attempt);
   // Whether another process has taken the run over; if so, the run is left to it. Files of the attempt may be
   // missing then, which other code notices first.
   bool taken_over(const Attempt& attempt);
@@ -63,7 +63,7 @@ class RunRecorder {
   const LaunchSummary& summary() const { return summary_; }
 
  private:
-  struct Held {
+  struct ClaimedAttempt {
     Claim claim;
     int jobs;  // the most on this machine since the run began, as far as was seen
     std::chrono::steady_clock::time_point looked = std::chrono::steady_clock::now();
@@ -79,8 +79,8 @@ class RunRecorder {
   LaunchSummary summary_;
   Progress progress_;
   Json environment_;
-  std::optional<ActiveProcesses> processes_;  // where there are runs
-  std::map<std::string, Held> claims_;        // of the attempts under way, by their folder
+  std::optional<ActiveProcesses> processes_;      // where there are runs
+  std::map<std::string, ClaimedAttempt> claims_;  // by folder
 };
 
 }  // namespace bnlab

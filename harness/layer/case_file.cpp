@@ -9,7 +9,7 @@ namespace bnlab {
 namespace {
 
 constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader holds it exactly
-constexpr double kMostPasses = 1e6;                  // of a step
+constexpr double kMostPasses = 1e6;                  // in a step
 constexpr double kLargestWindow = 65536;             // stride and padding of a convolution
 
 struct Header {
@@ -215,7 +215,7 @@ class Reader {
 
   const Json& document_;
   LayerCase case_;
-  int64_t channels_ = 0;  // of the inputs; 0: not known yet
+  int64_t channels_ = 0;  // 0: not known yet
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/one_site.hpp"
 #include "harness/support/error.hpp"
 #include "harness/support/mapped.hpp"
 #include "harness/support/tf32.hpp"

@@ -25,7 +25,7 @@ struct LayerStep {
   Mode mode = Mode::train;            // train, evaluate_saved or evaluate_batch
   double own_share = 0;               // PassDetails::own_share, of evaluate_saved
   std::vector<at::Tensor> inputs;     // one per tower, [n_t, C, ...]
-  std::vector<at::Tensor> gradients;  // of the outputs, one per tower, each undefined (zero) or like the
+  std::vector<at::Tensor> gradients;  // at the outputs, one per tower, each undefined (zero) or like the
                                       // output; empty: no backward pass
   // false: the answer has no state of the layer, and what the ranks hold apart stays apart after this step
   bool merges = true;
@@ -71,11 +71,11 @@ struct LayerStepAnswer {
   std::vector<at::Tensor> outputs, input_gradients;  // one per tower; no gradients: empty
   at::Tensor weight_gradient, bias_gradient;  // summed over all towers; undefined where there is no weight
   at::Tensor running_mean, running_var;       // the saved pair after the step; undefined: none
-  std::vector<Collective> collectives;        // of the step itself, as one rank issues them
+  std::vector<Collective> collectives;        // in the step itself, as one rank issues them
   std::vector<int64_t> permutation;           // empty: no sample has moved
-  at::Tensor v_gradient, gain_gradient;       // of a convolution (its bias gradient is bias_gradient)
+  at::Tensor v_gradient, gain_gradient;       // convolutions only; their bias gradient is bias_gradient
   at::Tensor gain, bias;                      // weight_norm: in force
-  std::map<std::string, at::Tensor> parameter_gradients;  // of LayerCase::parameters
+  std::map<std::string, at::Tensor> parameter_gradients;  // by the names of LayerCase::parameters
 };
 
 struct LayerAnswer {
@@ -103,18 +103,6 @@ LayerCase read_layer_case(const Json& document);
 
 // `strategy` ("sync" or {"name": "sync", ...}) with its defaults filled in. Throws Error (spec).
 Json resolved_strategy(const Json& strategy);
-
-// A network of one site: how a strategy is applied where no network surrounds its layer.
-class OneSite : public Network {
- public:
-  explicit OneSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
-  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
-  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
-  const Layer& layer() const { return *layer_; }
-
- private:
-  std::shared_ptr<Layer> layer_;
-};
 
 // One rank's share of a layer case: a network of the one site, its state, its steps.
 class LayerRank {
@@ -144,7 +132,9 @@ class LayerRank {
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
   std::map<std::string, at::Tensor> other_gradients() const;
-  std::string direction() const { return has("v") ? "v" : "weight"; }  // of a convolution, in `state_`
+  std::string direction() const {
+    return has("v") ? "v" : "weight";
+  }  // its name in `state_`, for a convolution
   int64_t steps_done() const { return static_cast<int64_t>(trained_.size()) / case_.accumulate; }
   void load_into_buffers(Population::Kind population);
   void restore();

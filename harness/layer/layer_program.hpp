@@ -10,7 +10,7 @@ namespace bnlab {
 struct LayerRequest {
   std::vector<std::string> files;  // each holds one case; "-" is standard input
   int ranks = 1;                   // threads of this process; they must divide the towers of every case
-  std::string device = "cpu";      // or "cuda"
+  std::string device = "cpu";      // "cpu", "cuda"
 };
 
 // Writes one JSON line per case to `out`, in order,

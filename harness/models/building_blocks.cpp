@@ -47,9 +47,9 @@ class Masks {
  private:
   std::string purpose_;
   double probability_;
-  uint64_t seed_, all_rows_;   // of the global batch
-  int64_t draws_;              // of a row
-  std::vector<int64_t> rows_;  // of the global batch
+  uint64_t seed_, all_rows_;   // rows in the global batch
+  int64_t draws_;              // per row
+  std::vector<int64_t> rows_;  // in the global batch
 };
 
 }  // namespace

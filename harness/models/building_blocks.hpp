@@ -81,7 +81,7 @@ struct Dropout {
   std::string name;  // the layer's path in the network
   // In [0, 1): of a value, or a channel, to become 0; the others grow by 1 / (1 - probability).
   double probability = 0;
-  bool whole_channels = false;  // of a row
+  bool whole_channels = false;  // instead of single values
 };
 
 // x: [rows of this rank, C, ...]. In evaluation it stays as it is.

@@ -26,12 +26,12 @@ using Node = ExportedGraph::Node;
 using c10::IValue;
 using c10::TypeKind;
 
-constexpr int64_t kVersion = 1;                    // of graph.json
+constexpr int64_t kVersion = 1;                    // in graph.json
 constexpr size_t kLargestGraph = size_t{1} << 28;  // bytes
 constexpr size_t kMostNodes = 1'000'000;
 constexpr size_t kLongestList = 100'000;
 constexpr int kDeepestJson = 16, kDeepestList = 2;
-constexpr int64_t kLongestSide = 4096;  // of the example, which is tried before a run
+constexpr int64_t kLongestSide = 4096;  // pixels of the example, which is tried before a run
 constexpr int64_t kMostChannels = 1'000'000, kLargestSize = 1'000'000'000;
 
 // The operators of ATen that a network may call, by name, without the _ of those that change their first
@@ -472,7 +472,7 @@ void ExportedGraph::run(Values& values, size_t first, size_t last, const Pass& p
 }
 
 void ExportedGraph::recompute(Values& values, const Block& block, const Pass& pass) const {
-  std::vector<size_t> places;  // of the tensors that there are before the block
+  std::vector<size_t> places;  // tensors that there are before the block
   std::vector<at::Tensor> inputs;
   Values others = values;  // weights and sizes
   for (size_t value = images_; value < value_of(block.first); ++value) {

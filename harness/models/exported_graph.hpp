@@ -58,7 +58,7 @@ class ExportedGraph {
     std::string module;  // the path of the module that it was traced in
     std::vector<Argument> arguments = {};
     std::optional<c10::OperatorHandle> handle = {};  // none: arithmetic on sizes
-    std::optional<size_t> site = {};                 // of the export's sites
+    std::optional<size_t> site = {};                 // among the export's sites
     std::optional<size_t> writes = {};               // the value that it changes in place
     bool adds_alike = false;                         // two tensors of one shape
     bool grad = true;                                // false: stands in a region without gradients
@@ -115,7 +115,7 @@ class ExportedGraph {
   std::vector<size_t> asked_;
   size_t images_ = 0;
   at::Device device_;
-  std::vector<size_t> roots_;                 // of each value the one whose memory it may share
+  std::vector<size_t> roots_;                 // for each value the one whose memory it may share
   std::vector<std::vector<size_t>> readers_;  // nodes, and nodes_.size() of what is asked for
   std::vector<Block> blocks_;
 };

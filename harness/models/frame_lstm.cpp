@@ -85,7 +85,7 @@ class FrameLstmNetwork : public Network {
 
  private:
   std::shared_ptr<Trunk> trunk_;
-  int64_t width_;               // of a frame's vector
+  int64_t width_;               // numbers per frame
   std::shared_ptr<Lstm> lstm_;  // null: the mean
   std::shared_ptr<Linear> fc_;
 };

@@ -15,9 +15,9 @@ class Model {
   using Facts = ModelFacts;
   static constexpr const char* kFamily = Facts::kFamily;
   struct Context {
-    ImageSizes image_sizes = {};  // that the network will be given
+    ImageSizes image_sizes = {};
     // Of parameters that the model makes itself, beside those of the layers that it is given:
-    uint64_t seed = 0;                          // of their initial values
+    uint64_t seed = 0;                          // draws their initial values
     at::TensorOptions parameters = at::kFloat;  // their dtype and device
 
     RunOutline outline() const { return {.image_sizes = image_sizes}; }

@@ -56,7 +56,7 @@ struct BackboneFacts {
   std::string summary = {};
   std::string source = {};
 
-  FactOfOptions<Channels> norm_channels = {};  // of each kind of norm site
+  FactOfOptions<Channels> norm_channels = {};  // one per kind of norm site
   // Channels of the maps at 1/2, 1/4, 1/8, 1/16 and 1/32 of the image, and the strides that the last of them
   // may keep by dilation.
   FactOfOptions<Channels> feature_channels = {};

@@ -29,8 +29,7 @@ class PixelHead : public torch::nn::Module {
     double dropout = 0;
     bool drops_channels = false;
     bool align_corners = false;
-    std::array<std::string, 3> names = {"0", "1",
-                                        "4"};  // of the convolution, the norm and the last convolution
+    std::array<std::string, 3> names = {"0", "1", "4"};  // convolution, norm, last convolution
   };
 
   // `name`: the head's path in the network.

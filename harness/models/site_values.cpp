@@ -23,7 +23,7 @@ class ShapesOnly : public LayerMaker {
     struct Norm : Layer {
       Norm(const NormSite& site, std::vector<SiteValues>& sites) : site_(site), sites_(sites) {}
       at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
-        sites_.push_back({site_.name, site_.channels, x.numel() / x.size(1)});  // of one image
+        sites_.push_back({site_.name, site_.channels, x.numel() / x.size(1)});  // values per image
         return x;
       }
       NormSite site_;

@@ -26,11 +26,11 @@ namespace bnlab {
 struct PanelEntry {
   std::string name;
   std::string on;       // the entry that it varies; empty: the base, of which it may name other components
-  bool shared = false;  // of an entry on another: other components have the option that it varies, too
-  int ranks = 1;        // that the run is made on
-  bool reads_files = false;  // of a data folder that the panel makes
+  bool shared = false;  // other components have the option that it varies, too
+  int ranks = 1;
+  bool reads_files = false;  // in a data folder that the panel makes
   Json stands_for;           // where it is given by hand; else null
-  Json keys;                 // of the run, complete but for defaults
+  Json keys;                 // complete but for defaults
 };
 
 // In the order of entries.json.

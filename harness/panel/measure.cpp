@@ -78,7 +78,7 @@ void make_folder(const fs::path& root) {
   for (int64_t i = 0; i < 10; ++i) {
     const std::string name = (i % 3 == 0 ? "a_" : i % 3 == 1 ? "b_" : "c_") + std::to_string(i) + ".png";
     const fs::path split = root / (i < 7 ? "train" : "test");
-    const int64_t taller = i == 8 ? 4 : 0;  // of another size
+    const int64_t taller = i == 8 ? 4 : 0;  // one picture has another size
     write(split / "images" / name, picture(i, kHeight + taller));
     write(split / "labels" / name, label_map(i, {0, 1, 2, 255}, kHeight + taller));
   }

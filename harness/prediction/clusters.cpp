@@ -29,28 +29,25 @@ std::vector<Cluster::Point> read_points(const Json& json) {
 }
 
 Cluster read_cluster(const Json& json) {
-  Cluster cluster{json.at("name"),
-                  json.at("about"),
-                  json.at("source"),
-                  json.value("failure", ""),
-                  json.at("path"),
-                  json.at("year"),
-                  json.at("ranks"),
-                  {},
-                  {}};
-  cluster.network = {json.at("algorithm"), json.at("link"), json.at("per_node")};
-  cluster.points = read_points(json);
-  return cluster;
+  return {.name = json.at("name"),
+          .about = json.at("about"),
+          .source = json.at("source"),
+          .failure = json.value("failure", ""),
+          .path = json.at("path"),
+          .year = json.at("year"),
+          .ranks = json.at("ranks"),
+          .network = {json.at("algorithm"), json.at("link"), json.at("per_node")},
+          .points = read_points(json)};
 }
 
 BusBandwidth read_bandwidth(const Json& json) {
-  return {json.at("about"),
-          json.at("source"),
-          json.at("year"),
-          json.at("nodes"),
-          json.at("link"),
-          json.value("cluster", ""),
-          1e9 * json.at("gb_per_s").get<double>()};
+  return {.about = json.at("about"),
+          .source = json.at("source"),
+          .year = json.at("year"),
+          .nodes = json.at("nodes"),
+          .link = json.at("link"),
+          .cluster = json.value("cluster", ""),
+          .bytes_per_s = 1e9 * json.at("gb_per_s").get<double>()};
 }
 
 // Of clusters like this one, or its own.
@@ -188,7 +185,7 @@ double factor_per_doubling() {
 
 std::unique_ptr<Fabric> cluster_fabric(const std::string& name) {
   const Cluster& cluster = cluster_named(name);
-  double widest = 1;  // of its own points about its factor
+  double widest = 1;  // from its factor to its own points
   for (const Cluster::Point& point : cluster.points) {
     const double off = point.seconds / cluster.modelled(point) / cluster.factor();
     widest = std::max({widest, off, 1 / off});

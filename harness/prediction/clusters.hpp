@@ -39,7 +39,7 @@ struct BusBandwidth {
   int year = 0;
   int nodes = 1;
   std::string link = {};     // between the GPUs of a node
-  std::string cluster = {};  // of published_clusters(), where it is one
+  std::string cluster = {};  // among published_clusters(), where it is one
   double bytes_per_s = 0;
 
   // Those that predict each other: in a node by NVLink, between nodes by NVLink and a network, over PCIe.

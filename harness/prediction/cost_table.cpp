@@ -126,7 +126,7 @@ void compare_with_baseline(std::vector<CostRow>& rows) {
       return shared / (own.own.mid + own.gradients.mid + own.statistics.*end + base.stragglers.mid +
                        own.stragglers.*end - base.stragglers.*end);
     };
-    const double mid = share(&Estimate::mid);  // of the ends the baseline's may be the farther ones
+    const double mid = share(&Estimate::mid);  // the baseline's ends may be the farther ones
     const auto [low, high] = std::minmax({share(&Estimate::high), mid, share(&Estimate::low)});
     row.relative = {low, mid, high};
     row.baseline = baseline->profile.strategy;

@@ -25,7 +25,7 @@ constexpr Protocol kLinesOf128{{14.0, 1.9, 2.5, 4.0}, {14.0, 1.25, 1.9, 8.5}};  
 constexpr Protocol kSimple{{8.4, 3.4, 5.7, 14.0}, {8.4, 4.0, 4.0, 14.0}};
 constexpr double kNvlsStart = 25, kNvlsLevel = 41.7;
 constexpr double kLowLatencyBytesPerS =
-    6e9;  // of a tree's small messages, by the times that NCCL's log predicts
+    6e9;  // a tree's small messages, by the times that NCCL's log predicts
 constexpr double kSocketMessage = 30,
                  kSocketBytesPerS = 2e9;  // their size counts for nothing: a probe calibrates
 constexpr double kSlotStart = 2, kSlotOfARank = 0.7, kSlotBytesPerS = 5e9;
@@ -35,7 +35,7 @@ double levels(double count) {
 }
 
 // How often a rank's bytes pass its link.
-double passes(const std::string& op, double ranks) {
+double link_crossings(const std::string& op, double ranks) {
   if (op == "all_reduce") return 2 * (ranks - 1) / ranks;
   if (op == "all_gather" || op == "gather") return ranks - 1;
   return op == "all_to_all" ? (ranks - 1) / ranks : 1;
@@ -141,7 +141,7 @@ class ProbedFabric : public Fabric {
 double modelled_seconds(const Interconnect& network, const std::string& op, double bytes, int ranks) {
   const auto count = static_cast<double>(ranks);
   if (ranks < 2) return 0;
-  const double carried = bytes * passes(op, count);
+  const double carried = bytes * link_crossings(op, count);
   if (network.algorithm == "sockets")
     return kMicro * kSocketMessage * gloo_messages(op, count) + carried / kSocketBytesPerS;
   if (network.algorithm == "shared_memory")
@@ -154,7 +154,7 @@ double large_message_latency(const Interconnect& network, const std::string& op,
 }
 
 double large_bytes(const std::string& op, double bytes, int ranks) {
-  return bytes * passes(op, ranks);
+  return bytes * link_crossings(op, ranks);
 }
 
 double factor_between_protocols(const Interconnect& network, int ranks) {

@@ -31,8 +31,10 @@ Roofline read_roofline(const Json& probe, const std::string& file) {
           file + ": this probe is from before products were measured; make it anew: bnlab probe --out FILE");
     }
     const Json& fabric = probe.at("fabric");
-    return {file, machine_text(fabric.at("environment"), fabric.at("threads_per_rank")),
-            kernels.at("fastest_copy_bytes_per_s"), kernels.at("product_flops_per_s")};
+    return {.file = file,
+            .machine = machine_text(fabric.at("environment"), fabric.at("threads_per_rank")),
+            .bytes_per_s = kernels.at("fastest_copy_bytes_per_s"),
+            .flops_per_s = kernels.at("product_flops_per_s")};
   } catch (const Json::exception&) {
     throw Error(Error::Kind::usage,
                 file + ": expected a file of bnlab probe --out, got one that lacks a part");

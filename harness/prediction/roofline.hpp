@@ -13,7 +13,7 @@
 namespace bnlab {
 
 struct Roofline {
-  std::string file;     // of the probe
+  std::string file;     // written by bnlab probe
   std::string machine;  // machine_text() of harness/store/environment.hpp
   double bytes_per_s = 0;
   std::map<std::string, double> flops_per_s;  // by what the factors are rounded to: "float32", "tf32", ...

@@ -8,7 +8,7 @@
 namespace bnlab {
 namespace {
 
-constexpr double kFirstBucketBytes = 1 << 20, kBucketBytes = 25 << 20;  // of c10d's Reducer
+constexpr double kFirstBucketBytes = 1 << 20, kBucketBytes = 25 << 20;  // as c10d's Reducer
 constexpr double kUsualFloors = 1.4, kMostFloors = 2;
 constexpr double kDecilesOfADeviation = 2.563;  // from the tenth to nine tenths of a normal distribution
 

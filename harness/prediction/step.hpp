@@ -20,12 +20,12 @@ struct StepProfile {
   };
   std::string run, strategy, model, exchange;  // `exchange`: nccl, shared_memory or sockets
   int ranks = 1;
-  double images = 1;     // of a rank
+  double images = 1;     // per rank
   Estimate own;          // seconds: the mean between the tenth and nine tenths of the samples
-  double deviation = 0;  // of one rank from the others; without a probe of one step from the next, seconds
+  double deviation = 0;  // seconds from one rank to the others, or without a probe from one step to the next
   double backward = 0;   // seconds of the backward pass
   double peak_memory_bytes = 0;
-  double flops = 0, matrix_bytes = 0, other_bytes = 0;  // of a step (counting/operations.hpp); 0: not known
+  double flops = 0, matrix_bytes = 0, other_bytes = 0;  // per step (counting/operations.hpp); 0: not known
   std::vector<Exchange> exchanges;
   std::string refused;  // why there is none
 
@@ -39,7 +39,7 @@ StepProfile read_profile(const Json& step);
 struct StepOptions {
   bool overlaps_gradients = true;  // with backward, as a Reducer does; else they meet behind it
   bool spare_cores = true;         // for that: GPUs, or cores that no rank computes on
-  double host_seconds = 0;         // of launching an exchange, where no graph does
+  double host_seconds = 0;         // to launch an exchange, where no graph does
   // Of the ranks at an exchange, where the deviation of the profile is not that of the machine asked about.
   std::optional<double> exchange_deviation = {};
 };

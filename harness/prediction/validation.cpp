@@ -39,16 +39,16 @@ std::vector<CheckedPrediction> clusters_without_a_probe() {
     std::vector<Cluster> others = published_clusters();
     std::erase_if(others, [&](const Cluster& other) { return other.name == cluster.name; });
     const FactorSpread spread = spread_of_factors(others, cluster.path);
-    double modelled = 0, measured = 0;  // of all its sizes, as geometric means
+    double modelled = 0, measured = 0;  // geometric means over all its sizes
     for (const Cluster::Point& point : cluster.points) {
       modelled += std::log(cluster.modelled(point)) / static_cast<double>(cluster.points.size());
       measured += std::log(point.seconds) / static_cast<double>(cluster.points.size());
     }
     const double mid = spread.mean * std::exp(modelled);
-    checked.push_back({cluster.name,
-                       "the other clusters: " + cluster.path,
-                       {mid / spread.half_width, mid, mid * spread.half_width},
-                       std::exp(measured)});
+    checked.push_back({.what = cluster.name,
+                       .setting = "the other clusters: " + cluster.path,
+                       .predicted = {mid / spread.half_width, mid, mid * spread.half_width},
+                       .measured = std::exp(measured)});
   }
   return checked;
 }
@@ -67,10 +67,10 @@ std::vector<CheckedPrediction> clusters_by_two_sizes() {
           const double mid = fit.factor() * cluster.modelled(points[c]);
           const double wide = std::max(factor_between_protocols(cluster.network, cluster.ranks), 1.0);
           checked.push_back(
-              {at_bytes(cluster, points[c]),
-               significant(points[a].bytes, 6) + " and " + significant(points[b].bytes, 6) + " B",
-               {mid / wide, mid, mid * wide},
-               points[c].seconds});
+              {.what = at_bytes(cluster, points[c]),
+               .setting = significant(points[a].bytes, 6) + " and " + significant(points[b].bytes, 6) + " B",
+               .predicted = {mid / wide, mid, mid * wide},
+               .measured = points[c].seconds});
         }
       }
     }
@@ -88,10 +88,10 @@ std::vector<CheckedPrediction> bandwidths_by_others() {
     });
     const FactorSpread spread = spread_of_bandwidths(others);
     const double mid = kBytes / spread.mean;
-    checked.push_back({one.about,
-                       "the others: " + one.kind(),
-                       {mid / spread.half_width, mid, mid * spread.half_width},
-                       kBytes / one.bytes_per_s});
+    checked.push_back({.what = one.about,
+                       .setting = "the others: " + one.kind(),
+                       .predicted = {mid / spread.half_width, mid, mid * spread.half_width},
+                       .measured = kBytes / one.bytes_per_s});
   }
   return checked;
 }
@@ -102,9 +102,10 @@ std::vector<CheckedPrediction> sweep_by_its_bandwidth() {
   const int ranks = std::ranges::find(published_clusters(), sweep.cluster, &Cluster::name)->ranks;
   std::vector<CheckedPrediction> checked;
   for (const Cluster::Point& point : sweep.points) {
-    checked.push_back({sweep.cluster + ", " + significant(point.bytes / (1 << 20), 4) + " MiB",
-                       "its largest messages", fabric->seconds("nccl", "all_reduce", point.bytes, ranks),
-                       point.seconds});
+    checked.push_back({.what = sweep.cluster + ", " + significant(point.bytes / (1 << 20), 4) + " MiB",
+                       .setting = "its largest messages",
+                       .predicted = fabric->seconds("nccl", "all_reduce", point.bytes, ranks),
+                       .measured = point.seconds});
   }
   return checked;
 }
@@ -136,9 +137,11 @@ std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::stri
         predict_step(profile, *fabric, ranks, options_for(profile.exchange, delayed, spare));
     const std::string added =
         delayed ? ", " + significant(about.at("added_delay_s").get<double>() * 1e3, 3) + " ms added" : "";
-    checked.push_back({profile.model + ", " + profile.strategy,
-                       std::to_string(ranks) + " rank" + (ranks == 1 ? "" : "s, " + profile.exchange + added),
-                       prediction.step(), step.at("together_s").at("mean")});
+    checked.push_back(
+        {.what = profile.model + ", " + profile.strategy,
+         .setting = std::to_string(ranks) + " rank" + (ranks == 1 ? "" : "s, " + profile.exchange + added),
+         .predicted = prediction.step(),
+         .measured = step.at("together_s").at("mean")});
   }
   return checked;
 }

@@ -11,7 +11,7 @@
 namespace bnlab {
 
 struct CheckedPrediction {
-  std::string what;     // of which cluster or step
+  std::string what;     // the cluster or step
   std::string setting;  // by what it was predicted
   Estimate predicted;   // seconds
   double measured = 0;  // seconds

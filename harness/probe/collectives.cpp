@@ -19,7 +19,7 @@ constexpr int64_t kFewest = 3, kMost = 400;   // calls of one collective at one 
 constexpr int64_t kLookEvery = 8;             // calls, at the clock
 constexpr int kInGraph = 10;                  // calls in one recording
 constexpr int64_t kSmallExchange = 64 << 10;  // up to here calls are measured behind other work, too
-constexpr int64_t kWorkNumbers = 64 << 10;    // that this work moves: about what lies between two norm sites
+constexpr int64_t kWorkNumbers = 64 << 10;    // moved by this work: about what lies between two norm sites
 constexpr double kGrowth = 2;                 // from one size to the next
 
 // What rank `rank` sends.

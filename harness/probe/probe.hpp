@@ -19,13 +19,13 @@ struct ProbeRequest {
   Device device = Device::cpu;
   std::vector<Exchange>
       exchanges;        // measured one after the other; on GPUs one, of which all but peers is NCCL
-  double seconds = 60;  // that all of it may take, about; shared among what is asked for
-  int64_t largest_bytes = 256 << 20;  // of what is exchanged
-  int threads = 1;                    // of each rank
-  int nodes = 1;                      // machines that the ranks are spread over, as far as known
+  double seconds = 60;  // about what all of it may take; shared among what is asked for
+  int64_t largest_bytes = 256 << 20;
+  int threads = 1;  // per rank
+  int nodes = 1;    // machines that the ranks are spread over, as far as known
   std::string launcher = "bnlab";
   std::vector<RunSpec> runs;  // whose training steps are measured: on as many towers as there are ranks
-  std::string data_dir;       // of the runs
+  std::string data_dir;
 };
 
 // The probe as its JSON file holds it, on rank 0; null elsewhere. `rendezvous`: of this rank, whose exchange

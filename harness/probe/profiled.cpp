@@ -57,7 +57,10 @@ std::vector<DeviceWork> work_in(const kineto::ProfilerResult& profile, Device de
     const uint64_t lane =
         device == Device::cuda ? static_cast<uint64_t>(event.deviceResourceId()) : event.startThreadId();
     const auto begin = static_cast<int64_t>(event.startNs());
-    work.push_back({event.name(), lane, begin, begin + static_cast<int64_t>(event.durationNs())});
+    work.push_back({.name = event.name(),
+                    .lane = lane,
+                    .begin_ns = begin,
+                    .end_ns = begin + static_cast<int64_t>(event.durationNs())});
   }
   return work;
 }

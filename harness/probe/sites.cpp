@@ -13,6 +13,7 @@
 #include "harness/communicator/counting_world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/one_site.hpp"
 #include "harness/probe/turns.hpp"
 #include "harness/support/error.hpp"
 #include "harness/support/tf32.hpp"
@@ -21,7 +22,7 @@ namespace bnlab {
 namespace {
 
 constexpr const char* kRoute = "route";  // the option by which a strategy offers its routes
-constexpr std::array<int64_t, 3> kChannels{16, 256, 2048};  // of a first, a middle and a last site
+constexpr std::array<int64_t, 3> kChannels{16, 256, 2048};  // a first, a middle and a last site
 constexpr int64_t kRows = 2, kSmallSide = 4, kLargeSide = 128, kLargeChannels = 64;
 constexpr int64_t kLargeSideOfGpus = 512;  // 128 MiB: more than caches hold, and longer than a launch
 constexpr int kLaunches = 200;
@@ -29,19 +30,6 @@ constexpr int kLaunches = 200;
 // Bytes that the sweeps of norm and ReLU move, in tensors of the size of x: forward reads x for the moments,
 // reads it again and writes y; backward reads dy, x and y's sign twice where it sums, then writes dx.
 constexpr double kForwardTensors = 3, kBackwardTensors = 5;
-
-// A network of one norm site.
-class OneSite : public Network {
- public:
-  OneSite(LayerMaker& layers, int64_t channels)
-      : norm_(register_module(
-            "norm", layers.norm({.name = "norm", .channels = channels, .activation = Activation::relu}))) {}
-  Maps features(at::Tensor images, const Pass& pass) override { return {norm_->forward(images, {}, pass)}; }
-  Outputs head(const Maps& features, const Pass&) override { return {features[0]}; }
-
- private:
-  std::shared_ptr<Layer> norm_;
-};
 
 // The strategies that let a spec choose the route of their statistics, with each route.
 std::vector<Json> routed_strategies() {
@@ -72,7 +60,10 @@ class SiteSteps {
                 .device = world.device(),
                 .steps = kSteps,
                 .samples_per_tower = towers_.all_samples()},
-               [channels](LayerMaker& layers) { return std::make_shared<OneSite>(layers, channels); }) {
+               [channels](LayerMaker& layers) {
+                 return std::make_shared<OneSite>(
+                     layers.norm({.name = "norm", .channels = channels, .activation = Activation::relu}));
+               }) {
     for (at::Tensor& parameter : built_.network().parameters())
       parameter.set_data(parameter.to(world.device()));
     for (auto& [name, buffer] : built_.network().named_buffers().pairs())

@@ -26,11 +26,11 @@
 namespace bnlab {
 namespace {
 
-constexpr int64_t kManySteps = 1'000'000;                 // of the run that the measured steps begin
+constexpr int64_t kManySteps = 1'000'000;                 // in the run that the measured steps begin
 constexpr int64_t kWarmUp = 8;                            // on a GPU a step is recorded within them
-constexpr int64_t kTurns = 2;                             // of a round
+constexpr int64_t kTurns = 2;                             // in a round
 constexpr int64_t kFewestSamples = 2, kMostSamples = 12;  // samples of a turn
-constexpr int64_t kMostOwnSamples = 400;                  // of a step alone
+constexpr int64_t kMostOwnSamples = 400;                  // when a step runs alone
 constexpr int64_t kUsualChannels = 64;                    // where a model does not tell those of its sites
 constexpr int64_t kStepsOfASample = 10;                   // on a GPU, which is waited for after a sample only
 

@@ -21,8 +21,12 @@ Json activity_json(const std::vector<ActivityEvent>& events) {
 std::vector<ActivityEvent> read_activity(const Json& json, int64_t earlier_ns) {
   std::vector<ActivityEvent> events;
   for (const Json& event : json) {
-    events.push_back({event.at(0), event.at(1), event.at(2).get<int64_t>() - earlier_ns,
-                      event.at(3).get<int64_t>() - earlier_ns, event.at(4), event.at(5)});
+    events.push_back({.name = event.at(0),
+                      .kind = event.at(1),
+                      .begin_ns = event.at(2).get<int64_t>() - earlier_ns,
+                      .end_ns = event.at(3).get<int64_t>() - earlier_ns,
+                      .bytes = event.at(4),
+                      .purpose = event.at(5)});
   }
   return events;
 }

@@ -43,9 +43,9 @@ class ActiveProcesses {
   ActiveProcesses(const ActiveProcesses&) = delete;
   ActiveProcesses& operator=(const ActiveProcesses&) = delete;
 
-  const std::filesystem::path& file() const { return file_; }  // of this process
+  const std::filesystem::path& file() const { return file_; }  // where this process stands
   const std::string& text() const { return text_; }            // its line
-  int others() const;                                          // that live, on this machine
+  int others() const;                                          // live ones on this machine
 
  private:
   std::filesystem::path file_;

@@ -296,9 +296,13 @@ std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string&
     if (holder.has_died() && fs::exists(folder / kRecordFile))
       continue;  // it had published the run before it was killed
     const auto quiet_s = static_cast<double>(std::time(nullptr) - file.st_mtim.tv_sec);
-    claimed.push_back({folder.parent_path().filename().string(), folder.filename().string(),
-                       claims.back().number, holder.name(), holder.json(), holder.has_died(),
-                       std::max(0.0, quiet_s)});
+    claimed.push_back({.run_id = folder.parent_path().filename().string(),
+                       .placement = folder.filename().string(),
+                       .attempt = claims.back().number,
+                       .holder = holder.name(),
+                       .process = holder.json(),
+                       .died = holder.has_died(),
+                       .quiet_s = std::max(0.0, quiet_s)});
   }
   return claimed;
 }

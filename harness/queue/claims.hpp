@@ -50,7 +50,7 @@ class Claim {
   // attempts made so far stay counted with `keep_counting`; otherwise their files are removed.
   bool publish(bool keep_counting);
   void withdraw();    // as if this attempt had never been; what is in its folder stays
-  void drop();        // likewise, but nothing of any attempt stays
+  void drop();        // the same, but nothing of any attempt stays
   bool owns() const;  // whether the run was not taken over; looks at the disk
 
  private:
@@ -61,7 +61,7 @@ class Claim {
 
   std::filesystem::path run_folder_, folder_;
   int number_;
-  std::string text_;  // of the file
+  std::string text_;
   std::string damage_;
   std::chrono::steady_clock::duration renew_every_;
   std::chrono::steady_clock::time_point renewed_;

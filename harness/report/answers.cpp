@@ -80,17 +80,22 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
   const ResultPage page = read_result_page(folder);
-  return {question_of(experiment, page),
-          page.numbers.empty() ? "open" : page.title + ". " + without_links(page.numbers),
-          evidence_of(experiment, report), page.seen_before, folder.string()};
+  return {.question = question_of(experiment, page),
+          .answer = page.numbers.empty() ? "open" : page.title + ". " + without_links(page.numbers),
+          .evidence = evidence_of(experiment, report),
+          .seen_before = page.seen_before,
+          .folder = folder.string()};
 }
 
 ShortAnswerRow short_answer_row(const Experiment& experiment, const fs::path& folder,
                                 const GroundsOf& grounds_of) {
   const ResultPage page = read_result_page(folder);
   try {
-    return {question_of(experiment, page), short_answer_of(page, experiment.name, grounds_of),
-            data_of(experiment), steps_of(experiment), folder.string()};
+    return {.question = question_of(experiment, page),
+            .answer = short_answer_of(page, experiment.name, grounds_of),
+            .data = data_of(experiment),
+            .steps = steps_of(experiment),
+            .folder = folder.string()};
   } catch (const Error& error) {
     throw Error(error.kind(), (folder / kResultPage).string() + ": " + error.what());
   }

@@ -18,7 +18,7 @@ struct Answer {
   // Of the first declared contrast that was decided, else of the first that has runs; and how all came out.
   std::string evidence;
   std::string seen_before;  // earlier attempts, in people's own words; "" where there are none
-  std::string folder;       // of the results
+  std::string folder;
 };
 
 // By the page in the experiment's folder.
@@ -28,7 +28,7 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
 struct ShortAnswerRow {
   std::string question;  // as Answer::question
   ShortAnswer answer;
-  std::string data, steps;  // of the runs: "nuclei", "300 to 3000"
+  std::string data, steps;  // "nuclei", "300 to 3000"
   std::string folder;
 };
 

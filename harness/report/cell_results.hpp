@@ -14,7 +14,7 @@ namespace bnlab {
 
 struct CurvePoint {
   int64_t step = 0;
-  std::vector<double> values;  // of the runs that ended ok, one per seed
+  std::vector<double> values;  // runs that ended ok, one per seed
 };
 
 // A run that did not end ok has a curve of its own, which stands in no mean.

@@ -87,7 +87,8 @@ std::vector<CellColumn> columns_of(const Experiment& experiment) {
 }
 
 CellName name_of(const RunSpec& run, const std::vector<CellColumn>& columns) {
-  CellName name{{}, label(run.strategy), "", {}};
+  CellName name;
+  name.strategy = label(run.strategy);
   std::vector<std::string> group;
   for (const CellColumn& column : columns) {
     const std::string& title = column.title;

@@ -1,29 +1,16 @@
 // Two folders of results side by side: another machine, another version of the code, or specs that differ in
-// some keys. Their runs are paired by what they have in common (the resolved spec without the keys in which
-// the folders differ as a whole, and the placement), and the seeds of a cell are its replicates.
+// some keys. Their runs are paired, and the seeds of a cell are its replicates.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "harness/report/pairing.hpp"
 #include "harness/report/statistics.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
-
-// What records say of the machine, the build, the code and the data that they come from: the values by key,
-// such as "libraries.libtorch" -> {"2.11.0"}.
-using Facts = std::map<std::string, std::set<std::string>>;
-Facts facts_of(const std::vector<const Record*>& records);
-
-// A key whose values differ between A and B.
-struct DifferingKey {
-  std::string key;
-  std::set<std::string> a, b;
-};
 
 // B as seen from A, by the 95 % t interval of the paired differences. Costs that differ by less than the
 // tolerance are equal; so is what differs by nothing at all. One pair alone is undecided.

@@ -33,13 +33,13 @@ struct PairedSeeds {
 
 struct ContrastResult : PairedSeeds {
   Contrast contrast;
-  std::optional<DeclaredWhen> declared;   // nothing where that was not kept
-  std::string group;                      // the cells compared, "8x2"
-  std::array<std::string, 2> strategies;  // of the two sides
-  Interval interval;                      // of the differences
-  double p = 1, holm_p = 1;               // of the paired t test, as it is and after Holm's adjustment
-  std::optional<double> equal_p;          // that it is within its margin, adjusted among those that have one
-  std::optional<double> sign_flip_p;      // nothing beyond 20 seeds
+  std::optional<DeclaredWhen> declared;  // nothing where that was not kept
+  std::string group;                     // the cells compared, "8x2"
+  std::array<std::string, 2> strategies;
+  Interval interval;                  // over the differences
+  double p = 1, holm_p = 1;           // from the paired t test, as it is and after Holm's adjustment
+  std::optional<double> equal_p;      // for being within its margin, adjusted among those that have one
+  std::optional<double> sign_flip_p;  // nothing beyond 20 seeds
   // not_claimed: a throughput of runs that may claim none, which is no comparison that Holm adjusts for.
   Verdict verdict = Verdict::undecided;
   std::string warning;  // too few seeds, or nothing to compare; empty if none

@@ -26,7 +26,7 @@ struct LiveRun {
   uint64_t seed = 0;
   std::optional<Status> ended;  // nothing: it is under way
   int64_t step = 0;
-  std::optional<int64_t> steps;  // of the whole run, where its spec counts in steps
+  std::optional<int64_t> steps;  // in the whole run, where its spec counts in steps
   std::optional<double> share;   // done, 0 to 1
   double elapsed_s = 0;          // when the last line was written
   Points loss, metric;

@@ -13,7 +13,7 @@
 namespace bnlab {
 namespace {
 
-constexpr size_t kMostRows = 10, kMostColumns = 5;  // of the main table
+constexpr size_t kMostRows = 10, kMostColumns = 5;
 
 // The comparisons of the main table: those of the metric, and of strategies or of other keys, that most are
 // of; among as many the headline, and strategies.

@@ -51,11 +51,11 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     row.emulated = row.emulated || record->at("placement.emulated") == true;
     row.ran_beside_others |= !record->timed_elsewhere() && record->at("placement.jobs") != 1;
     row.disturbed = row.disturbed || record->disturbed();
-    row.untimed =
-        row.untimed || (record->at("spec.timing").is_object() && !record->at("result.timing").is_object());
+    row.timing_failed = row.timing_failed ||
+                        (record->at("spec.timing").is_object() && !record->at("result.timing").is_object());
     row.machines.insert(machine_of(*record));
   }
-  row.beside = strategy_beside(*cell.runs[0]);
+  row.timed_against = strategy_beside(*cell.runs[0]);
   row.timed_together = cell.runs[0]->timing && !cell.runs[0]->timing->together.empty();
   for (const Measure& measure : measures()) {
     if (!measure.is_of_rows()) continue;
@@ -69,7 +69,8 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
 }
 
 ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
-  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  ReportCell cell;
+  static_cast<CellName&>(cell) = found;
   cell.populations = value_at(found.runs[0]->resolved, "populations");
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
@@ -90,8 +91,8 @@ ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
 // kLogImagesPerS over the baseline: as it was timed where the baseline's strategy stood beside, else by the
 // strategy that stood beside both. None where there was none such.
 SeedValues logs_over(const ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
-  if (row.beside == strategy) return row.of(kLogImagesPerS);
-  if (row.beside.empty() || row.beside != baseline.beside) return {};
+  if (row.timed_against == strategy) return row.of(kLogImagesPerS);
+  if (row.timed_against.empty() || row.timed_against != baseline.timed_against) return {};
   return pairwise(row.of(kLogImagesPerS), baseline.of(kLogImagesPerS));
 }
 
@@ -146,7 +147,8 @@ void compare_with_baseline(ExperimentReport& report) {
   }
   for (ReportCell& cell : report.cells) {
     for (ReportRow& row : cell.rows) {
-      if (row.beside != report.baseline) row.relative_rate.reset();  // what stood beside is another run
+      if (row.timed_against != report.baseline)
+        row.relative_rate.reset();  // what stood beside is another run
       const auto baseline = baselines.find({cell.group, row.placement});
       if (baseline != baselines.end()) compare(row, *baseline->second, report.baseline);
     }
@@ -159,7 +161,10 @@ void add_relative(const Published& number, const std::string& cell, const std::v
     if (!row.relative_rate) continue;
     const Interval here{row.of(kImagesPerS).size(), *row.relative_rate,
                         std::numeric_limits<double>::quiet_NaN()};
-    results.push_back({number, cell + (rows.size() > 1 ? " " + row.placement : ""), {}, here});
+    results.push_back({.published = number,
+                       .cell = cell + (rows.size() > 1 ? " " + row.placement : ""),
+                       .values = {},
+                       .here = here});
   }
 }
 
@@ -180,7 +185,7 @@ std::vector<PublishedResult> beside_published(const std::vector<Published>& publ
       }
       const SeedValues values =
           values_by_seed(cell.records_at(number.at, cell.one_per_seed()), number.metric, number.population);
-      results.push_back({number, name, values, over_seeds(values)});
+      results.push_back({.published = number, .cell = name, .values = values, .here = over_seeds(values)});
     }
   }
   return results;

@@ -41,13 +41,13 @@ struct ReportRow {
   std::string device;
   // Why no throughput may be claimed: towers share ranks, other runs or people the machine, or the turns in
   // which it was to be timed failed.
-  bool emulated = false, ran_beside_others = false, disturbed = false, untimed = false;
+  bool emulated = false, ran_beside_others = false, disturbed = false, timing_failed = false;
   Scores scores;
   std::map<std::string, SeedValues> values;  // by the key of a measure
   // Over the baseline's, same group and placement: by the mean logarithm where they were timed in turns, else
   // mean over mean.
   std::optional<double> relative_rate;
-  std::string beside;              // of the run in turn the label of the strategy, where nothing else differs
+  std::string timed_against;       // the strategy that ran in turn with it, where nothing else differs
   bool timed_together = false;     // all strategies of a seed and setting in one world of ranks
   std::set<std::string> machines;  // processor, GPUs and threads
 
@@ -59,20 +59,21 @@ struct ReportRow {
 // One cell of the matrix without the seed.
 struct ReportCell : CellName {
   Json towers, batch_per_tower;
-  Json populations;                      // that the spec asks for
-  std::set<std::string> evaluated;       // of them; a strategy without running statistics has "saved" only
-  Scores scores;                         // over all placements
-  FinalMetrics metrics;                  // likewise
-  std::map<std::string, Curves> curves;  // likewise
-  std::vector<SiteNumbers> sites;        // likewise; none where the runs were not evaluated under precise
-  std::vector<ReportRow> rows;           // at least one
+  Json populations;                 // asked for by the spec
+  std::set<std::string> evaluated;  // a strategy without running statistics has "saved" only
+  // Over all placements:
+  Scores scores;
+  FinalMetrics metrics;
+  std::map<std::string, Curves> curves;
+  std::vector<SiteNumbers> sites;  // none where the runs were not evaluated under precise
+  std::vector<ReportRow> rows;     // at least one
 };
 
 // One cell beside a number that others have published.
 struct PublishedResult {
   Published published;
   std::string cell;   // "8x2 sync"; where placements differ in the number, with its own, "8x2 sync 2x4-cpu"
-  SeedValues values;  // of its runs, one per seed; none of a quotient of means
+  SeedValues values;  // one per seed; none for a quotient of means
   Interval here;      // over the seeds
 };
 
@@ -80,7 +81,7 @@ struct ExperimentReport {
   std::string experiment, question, claim;
   std::string headline;              // "mean_iou"
   std::string samples;               // what a batch counts: "images", "clips", or "samples" where it is both
-  std::vector<std::string> columns;  // of the cells: "towers x batch", "strategy", ...
+  std::vector<std::string> columns;  // "towers x batch", "strategy", ...
   std::vector<std::string> populations;
   std::string baseline;  // label of the strategy that costs are relative to; empty: none
   std::vector<ReportCell> cells;
@@ -104,7 +105,7 @@ Interval over_seeds(const SeedValues& values);
 // "0.712±0.010"; "-" of none
 std::string plus_minus(const Interval& interval, int decimals = 3, double unit = 1,
                        const std::string& sign = "\u00b1");
-SeedValues per_cent(SeedValues logarithms);  // of ratios
+SeedValues per_cent(SeedValues logarithms);
 
 // `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix
 // whose runs exchange no statistics, if it and another strategy have runs whose throughput counts, else none.

@@ -42,7 +42,7 @@ Json scores_json(const Scores& scores) {
           {"outcomes", outcomes},
           {"stale_seeds", Json(scores.stale)},
           {"stopped_early_seeds", Json(scores.stopped)},
-          {"values", values}};  // of the headline metric, by population
+          {"values", values}};  // the headline metric, by population
 }
 
 Json row_json(const ReportRow& row) {
@@ -54,7 +54,7 @@ Json row_json(const ReportRow& row) {
   json.update(scores_json(row.scores));
   for (const char* first : {kImagesPerS, "emulated_images_per_s"}) json[first] = nullptr;  // their places
   json[kRelativeImagesPerS] = number(row.relative_rate);
-  json["beside"] = or_null(row.beside);
+  json["beside"] = or_null(row.timed_against);
   for (const Measure& measure : measures()) {
     if (!measure.is_of_rows()) continue;
     const SeedValues& values = row.of(measure.key);

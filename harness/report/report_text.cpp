@@ -22,7 +22,8 @@ constexpr WhyNoRate kWhyNoRate[] = {
     {'e', &ReportRow::emulated, "emulated, with several towers per rank"},
     {'j', &ReportRow::ran_beside_others, "other runs at the same time (--jobs)"},
     {'d', &ReportRow::disturbed, "others used the machine during some of these timings, which do not count"},
-    {'t', &ReportRow::untimed, "the turns in which some runs were to be timed failed; their notes say why"}};
+    {'t', &ReportRow::timing_failed,
+     "the turns in which some runs were to be timed failed; their notes say why"}};
 
 // A dash, with the reasons in letters.
 std::string no_rate_text(const ReportRow& row) {
@@ -129,6 +130,45 @@ std::map<std::string, std::set<std::string>> timing_machines(const ExperimentRep
     }
   }
   return machines;
+}
+
+void add_tuning_notes(const ExperimentReport& report, std::vector<std::string>& notes) {
+  if (!report.tuning) return;
+  if (!report.tuning->is_settled()) {
+    notes.push_back("Not tuned yet, which comes before the matrix: " + report.tuning->sentence() + ".");
+    return;
+  }
+  notes.push_back("Tuned: " + report.tuning->sentence() + ". No other number rests on these runs.");
+  if (report.tuning->steps) notes.push_back("Length: " + report.tuning->length_sentence() + ".");
+  for (const TunedGroup& group : report.tuning->groups) {
+    if (group.chosen().diverged() == static_cast<int>(group.chosen().scores.size())) {
+      notes.push_back("Warning: every setting of " + group.name +
+                      " diverged in tuning; the first of the grid was taken.");
+      continue;
+    }
+    for (const std::string& key : group.at_edge) {
+      notes.push_back("Warning: the best " + key + " of " + group.name + ", " +
+                      setting_text({{key, group.chosen().setting.at(key)}}) +
+                      ", lies at the edge of the grid; the best one may lie beyond.");
+    }
+  }
+}
+
+// Comparisons that are warned of alike share a sentence.
+void add_contrast_warnings(const ExperimentReport& report, std::vector<std::string>& notes) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> warnings;  // each with its comparisons
+  for (const ContrastResult& result : report.contrasts) {
+    if (result.warning.empty()) continue;
+    const std::string of = pair_name(result.contrast) + " at " + result.group;
+    const auto alike =
+        std::ranges::find_if(warnings, [&](const auto& known) { return known.first == result.warning; });
+    (alike == warnings.end() ? warnings.emplace_back(result.warning, std::vector<std::string>()) : *alike)
+        .second.push_back(of);
+  }
+  for (const auto& [warning, of] : warnings) {
+    const std::string names = of.size() > 2 ? std::to_string(of.size()) + " comparisons" : joined(of, "; ");
+    notes.push_back("Warning: " + names + ": " + warning + ".");
+  }
 }
 
 }  // namespace
@@ -289,38 +329,9 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
       "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
       "changed since; bnlab run " +
           shell_word(report.experiment) + " --redo stale starts them again.");
-  if (report.tuning && !report.tuning->is_settled()) {
-    notes.push_back("Not tuned yet, which comes before the matrix: " + report.tuning->sentence() + ".");
-  } else if (report.tuning) {
-    notes.push_back("Tuned: " + report.tuning->sentence() + ". No other number rests on these runs.");
-    if (report.tuning->steps) notes.push_back("Length: " + report.tuning->length_sentence() + ".");
-    for (const TunedGroup& group : report.tuning->groups) {
-      if (group.chosen().diverged() == static_cast<int>(group.chosen().scores.size())) {
-        notes.push_back("Warning: every setting of " + group.name +
-                        " diverged in tuning; the first of the grid was taken.");
-        continue;
-      }
-      for (const std::string& key : group.at_edge) {
-        notes.push_back("Warning: the best " + key + " of " + group.name + ", " +
-                        setting_text({{key, group.chosen().setting.at(key)}}) +
-                        ", lies at the edge of the grid; the best one may lie beyond.");
-      }
-    }
-  }
+  add_tuning_notes(report, notes);
   notes.insert(notes.end(), report.declared.begin(), report.declared.end());
-  std::vector<std::pair<std::string, std::vector<std::string>>> warnings;  // each with its comparisons
-  for (const ContrastResult& result : report.contrasts) {
-    if (result.warning.empty()) continue;
-    const std::string of = pair_name(result.contrast) + " at " + result.group;
-    const auto alike =
-        std::ranges::find_if(warnings, [&](const auto& known) { return known.first == result.warning; });
-    (alike == warnings.end() ? warnings.emplace_back(result.warning, std::vector<std::string>()) : *alike)
-        .second.push_back(of);
-  }
-  for (const auto& [warning, of] : warnings) {
-    const std::string names = of.size() > 2 ? std::to_string(of.size()) + " comparisons" : joined(of, "; ");
-    notes.push_back("Warning: " + names + ": " + warning + ".");
-  }
+  add_contrast_warnings(report, notes);
   return notes;
 }
 

@@ -43,8 +43,14 @@ ResultPage read_result_page(const std::filesystem::path& folder) {
   std::smatch heading, picture;
   std::regex_search(text, heading, std::regex("^# (.*)"));
   std::regex_search(text, picture, std::regex(R"(!\[[^\]]*\]\(([^)]*)\))"));
-  return {heading[1],        found[kQuestion], found[kAdvice],     found[kHowSure],
-          found[kInNumbers], found[kRestsOn],  found[kSeenBefore], picture[1]};
+  return {.title = heading[1],
+          .question = found[kQuestion],
+          .advice = found[kAdvice],
+          .how_sure = found[kHowSure],
+          .numbers = found[kInNumbers],
+          .rests_on = found[kRestsOn],
+          .seen_before = found[kSeenBefore],
+          .figure = picture[1]};
 }
 
 std::string without_links(const std::string& markdown) {

@@ -32,9 +32,8 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   if (best.status() == Status::ok) ++counts.done_on[best.placement()];
   counts.finished += best.finished();
   counts.failed += best.failed();
-  counts.disturbed += std::ranges::any_of(of_one_run, [](const Record* one) {
-    return one->disturbed() && !one->timed_elsewhere();  // that one is timed again
-  });
+  counts.disturbed += std::ranges::any_of(
+      of_one_run, [](const Record* one) { return one->disturbed() && !one->timed_elsewhere(); });
   if (const std::string why = best.why_stopped_early(); !why.empty()) ++counts.stopped_early[why];
   if (best.failed()) add_failure(best, counts.failures);
   counts.confirmed += best.confirmed();
@@ -61,7 +60,11 @@ void add_failure(const Record& record, std::vector<Failure>& failures) {
     ++alike->runs;
     return;
   }
-  failures.push_back({record.status(), reason, 1, record.run_id(), record.folder().generic_string()});
+  failures.push_back({.status = record.status(),
+                      .message = reason,
+                      .runs = 1,
+                      .run_id = record.run_id(),
+                      .folder = record.folder().generic_string()});
 }
 
 std::vector<std::string> failure_lines(std::vector<Failure> failures) {
@@ -99,7 +102,8 @@ RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& re
 }
 
 ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results) {
-  ExperimentStatus status{{}, experiment.name, {}};
+  ExperimentStatus status;
+  status.experiment = experiment.name;
   const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
   static_cast<RunCounts&>(status) = count_runs(experiment, records);
   status.claimed = claimed_runs(results, experiment.name, &status.problems);
@@ -107,7 +111,8 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
 }
 
 ExperimentStatus status_of(const std::string& experiment, const std::filesystem::path& results) {
-  ExperimentStatus status{{}, experiment, {}};
+  ExperimentStatus status;
+  status.experiment = experiment;
   for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
   status.asked = static_cast<int>(begun_folders(results, experiment).size());
   status.claimed = claimed_runs(results, experiment, &status.problems);

@@ -22,8 +22,8 @@ struct Failure {
   Status status = Status::error;
   std::string message;  // the first line of the outcome's message; its signal where there is none
   int runs = 0;
-  std::string run_id;  // of one of them
-  std::string folder;  // of the same, with its logs
+  std::string run_id;  // one of them
+  std::string folder;  // with its logs
 };
 
 // "2x1-cpu", or "2x1-cpu 30, 1x2-cpu 6": how many of some runs are done on which placement.
@@ -44,7 +44,7 @@ struct RunCounts {
   int stale = 0;                        // finished, but code, data or weights have changed since
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::map<std::string, int> done_on;   // placement -> runs that are ok there
-  std::vector<Failure> failures;        // of the failed ones
+  std::vector<Failure> failures;
   std::map<std::string, int> stale_reasons;  // why -> runs
   std::map<std::string, int> stopped_early;  // why -> runs that are ok but ended before their last step
   int others = 0;                            // finished runs in the folder that the spec does not ask for

@@ -43,7 +43,10 @@ Json to_json(const Declaration& declaration) {
 }
 
 Declaration from_json(const Json& json) {
-  return {json.at("at"), json.at("finished_runs"), json.at("fingerprint"), json.at("declared")};
+  return {.at = json.at("at"),
+          .finished_runs = json.at("finished_runs"),
+          .fingerprint = json.at("fingerprint"),
+          .declared = json.at("declared")};
 }
 
 const Json& declarations_schema() {
@@ -125,7 +128,10 @@ std::string keep_declaration(const Experiment& experiment, const fs::path& resul
   if (!all.empty() && declares_the_same(all.back().declared, declared)) return "";
   const std::vector<Record> records = list_records(results, experiment.name);
   const int64_t finished = std::ranges::count_if(records, &Record::finished);
-  all.push_back({now_utc(), finished, fingerprint_of(declared), declared});
+  all.push_back({.at = now_utc(),
+                 .finished_runs = finished,
+                 .fingerprint = fingerprint_of(declared),
+                 .declared = declared});
   write_declarations(experiment_folder(results, experiment.name), all);
   if (finished == 0) return "";
   return "what is declared " + std::string(all.size() > 1 ? "has changed" : "is kept for the first time") +

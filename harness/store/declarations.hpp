@@ -17,8 +17,8 @@ inline constexpr const char* kDeclarationsFile = "declarations.json";
 
 struct Declaration {
   std::string at;             // now_utc()
-  int64_t finished_runs = 0;  // of the experiment, by then
-  std::string fingerprint;    // of `declared`
+  int64_t finished_runs = 0;  // in the experiment, by then
+  std::string fingerprint;    // covers `declared`
   Json
       declared;  // {"contrasts": [...], "settings": {"steps", ...}, "matrix", "exclude", "tune", "published"}
 

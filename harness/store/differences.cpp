@@ -23,7 +23,7 @@ std::string differences(const Json& a, const Json& b, const std::string& in_a, c
   std::set<std::string> pointers;
   for (const Json* side : {&left, &right})
     for (const auto& entry : side->items()) pointers.insert(entry.key());
-  pointers.erase("");  // of an object without keys
+  pointers.erase("");  // an object without keys has it
   const auto text = [](const Json& side, const std::string& pointer) {
     return side.contains(pointer) ? side.at(pointer).dump() : "absent";
   };

@@ -59,7 +59,7 @@ class LastInputs {
  public:
   explicit LastInputs(const std::filesystem::path& experiment_folder);
   void set(const RunSpec& run, const Json& inputs);
-  Json of(const Json& spec) const;  // of a run's resolved spec; null if unknown
+  Json of(const Json& spec) const;  // null if unknown
   void keep() const;                // makes the folder if needed; nothing is written where nothing changed
 
  private:

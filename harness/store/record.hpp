@@ -30,10 +30,10 @@ inline bool has_result(Status status) {
 
 struct Outcome {
   Status status = Status::ok;
-  std::string message;                // empty: null in the record
-  std::optional<int> rank;            // the rank that failed, where one can be named
-  std::string signal;                 // "SIGKILL"; empty: null
-  std::vector<std::string> log_tail;  // last lines of the failed rank's log
+  std::string message = {};                // empty: null in the record
+  std::optional<int> rank = {};            // the rank that failed, where one can be named
+  std::string signal = {};                 // "SIGKILL"; empty: null
+  std::vector<std::string> log_tail = {};  // last lines of the failed rank's log
 };
 
 // How a run went.
@@ -41,11 +41,11 @@ struct RunEnd {
   std::string started_at;  // now_utc() at the start
   double wall_time_s = 0;
   Outcome outcome;
-  Json result;  // of rank 0; null where the run did not finish
-  std::vector<std::string> notes;
-  std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
-  int runs_before = 0;                           // that the same processes had made
-  std::vector<std::string> lost_work = {};       // notes on what of an earlier attempt could not be used
+  Json result = {};  // null where the run did not finish
+  std::vector<std::string> notes = {};
+  std::map<std::string, std::string> variables = {};  // what the ranks had beside those of this process
+  int runs_before = 0;                                // made by the same processes
+  std::vector<std::string> lost_work = {};            // notes on what of an earlier attempt could not be used
 };
 
 // All that a record is composed of but what the build knows of itself.
@@ -57,9 +57,9 @@ struct RunAccount : RunEnd {
   std::string backend;  // "gloo", "nccl", or "none" in a world of one that joined nothing
   int threads_per_rank = 1;
   int jobs = 1;                    // independent runs side by side at the time
-  std::string launcher = "bnlab";  // or "torchrun", "mpirun", "srun"
-  Json environment;                // of environment.hpp, without `variables`
-  Json inputs;                     // of inputs.hpp; null where nobody looked
+  std::string launcher = "bnlab";  // "torchrun", "mpirun", "srun"
+  Json environment;                // as environment.hpp has it, without `variables`
+  Json inputs;                     // as inputs.hpp has it; null where nobody looked
 };
 
 // `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for

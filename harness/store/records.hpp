@@ -51,7 +51,7 @@ struct Confirmed {
   std::vector<std::string> left_out;   // repeated by other code than this build, each a sentence
   int covered = 0;                     // runs of older code that count as today's
   int uncovered = 0;                   // runs of older code that do not
-  int timed = 0;                       // of the covered, those whose throughput counts
+  int timed = 0;                       // covered runs whose throughput counts
 };
 
 // Compares the runs of `again`, which this build has computed, with those of `into`, and keeps in `into`

@@ -41,8 +41,8 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
                                                const std::string& experiment);
 
-inline constexpr const char* kSpecFile = "spec.json";  // of an experiment's folder: what was last asked
-inline constexpr const char* kPlacementFile = "placement.json";  // and where, as far as somebody said
+inline constexpr const char* kSpecFile = "spec.json";            // what an experiment was last asked
+inline constexpr const char* kPlacementFile = "placement.json";  // where, as far as somebody said
 
 // The files of a run folder.
 inline constexpr const char* kRecordFile = "record.json";  // last to appear: its presence means finished
@@ -50,8 +50,7 @@ inline constexpr const char* kMetricsFile = "metrics.jsonl";
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 inline constexpr const char* kPopulationsFile = "populations.safetensors";  // shadow pairs, if there are any
 
-inline constexpr const char* kCheckpointsFolder =
-    "checkpoints";  // of a run under way; gone once it has finished
+inline constexpr const char* kCheckpointsFolder = "checkpoints";  // gone once the run has finished
 
 // Makes the folder, unless it is there, so that it survives a power cut; the one around it must exist. Throws
 // Error (environment).

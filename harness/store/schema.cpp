@@ -17,7 +17,7 @@
 namespace bnlab {
 namespace {
 
-constexpr size_t kLongestMatched = 4096;  // of a text with a pattern, which takes stack for each character
+constexpr size_t kLongestMatched = 4096;  // a text with a pattern takes stack for each character
 
 struct Type {
   std::function<bool(const Json&)> is;

@@ -72,7 +72,7 @@ TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records)
   TuningScores scores;
   for (const Record& record : records) {
     if (std::ranges::find(tuning.runs.runs, record.run_id(), &RunSpec::id) == tuning.runs.runs.end())
-      continue;  // of an earlier spec
+      continue;  // an earlier spec asked for it
     if (record.status() == Status::ok) {
       const auto score = metric_of(record, tuning.asked.metric, tuning.asked.population);
       if (!score) {

@@ -35,7 +35,7 @@ int64_t now_ns() {
 size_t begin(const std::string& name, const char* kind, int64_t bytes = 0, const char* purpose = "") {
   State& s = state();
   if (!s.recording) return kNoEvent;
-  s.events.push_back({name, kind, now_ns(), 0, bytes, purpose});
+  s.events.push_back({.name = name, .kind = kind, .begin_ns = now_ns(), .bytes = bytes, .purpose = purpose});
   return s.events.size() - 1;
 }
 

@@ -18,7 +18,7 @@ namespace bnlab {
 // Lies in memory that the launcher shares. Written by the rank alone; read once the rank is stuck.
 struct ActivityPage {
   std::atomic<int64_t> step;         // counted from 1; 0: training has not begun
-  std::atomic<uint32_t> part;        // of kActivityParts
+  std::atomic<uint32_t> part;        // index into kActivityParts
   std::atomic<uint32_t> collective;  // whether one is under way
   std::array<char, 96> site;         // with the direction; empty outside of exchanges of a site
   std::array<char, 24> op;
@@ -34,8 +34,8 @@ enum class ActivityPart : uint32_t { none, data, forward, backward, optimizer, b
 struct ActivityEvent {
   std::string name, kind;  // kind: step, part, site or collective
   int64_t begin_ns = 0, end_ns = 0;
-  int64_t bytes = 0;         // of a collective: what the rank hands over
-  std::string purpose = {};  // of a collective
+  int64_t bytes = 0;  // what the rank hands over to a collective
+  std::string purpose = {};
 };
 
 class Activity {

@@ -8,7 +8,7 @@
 namespace bnlab {
 
 struct KernelCount {
-  inline static thread_local int64_t launches = 0;  // of this thread
+  inline static thread_local int64_t launches = 0;  // by this thread
   inline static thread_local int depth = 0;  // above 0 inside what is counted already, or not to be counted
 };
 

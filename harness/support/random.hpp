@@ -19,7 +19,7 @@ class Stream {
   double uniform(double low, double high);         // in [low, high)
   double normal();                                 // mean 0, standard deviation 1
   int64_t below(int64_t limit);                    // in [0, limit), limit > 0, without bias
-  std::vector<int64_t> permutation(int64_t size);  // of 0 .. size-1 (Fisher and Yates)
+  std::vector<int64_t> permutation(int64_t size);  // 0 .. size-1 (Fisher and Yates)
 
  private:
   std::array<uint64_t, 4> state_;

@@ -80,10 +80,10 @@ class StepBytes {
   }
 
  private:
-  static constexpr int64_t kAlignment = 16;  // of what a step takes at once
+  static constexpr int64_t kAlignment = 16;  // a step takes so many bytes at once
 
   struct Taken {
-    at::Tensor bytes;  // of all_, once they lie together
+    at::Tensor bytes;  // part of all_, once they lie together
     Write write;
   };
 

@@ -28,38 +28,38 @@ struct Published {
   std::string task, root;
   std::vector<std::string> files;  // those of the training, then that of the test
   int64_t training_file_records, test_records;
-  int64_t label_bytes;  // of a record; the last one is the class
+  int64_t label_bytes;  // per record; the last one is the class
   int64_t classes;
-  std::array<float, 3> mean, deviation;  // of the training pixels, in [0, 1]
+  std::array<float, 3> mean, deviation;  // over the training pixels, in [0, 1]
   std::string archive;
 };
 
 const Published& cifar10() {
-  static const Published published{"cifar10",
-                                   "cifar-10-batches-bin",
-                                   {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                    "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"},
-                                   10000,
-                                   10000,
-                                   1,
-                                   10,
-                                   {0.4914f, 0.4822f, 0.4465f},
-                                   {0.2470f, 0.2435f, 0.2616f},
-                                   "cifar-10-binary.tar.gz"};
+  static const Published published{.task = "cifar10",
+                                   .root = "cifar-10-batches-bin",
+                                   .files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                             "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"},
+                                   .training_file_records = 10000,
+                                   .test_records = 10000,
+                                   .label_bytes = 1,
+                                   .classes = 10,
+                                   .mean = {0.4914f, 0.4822f, 0.4465f},
+                                   .deviation = {0.2470f, 0.2435f, 0.2616f},
+                                   .archive = "cifar-10-binary.tar.gz"};
   return published;
 }
 
 const Published& cifar100() {
-  static const Published published{"cifar100",
-                                   "cifar-100-binary",
-                                   {"train.bin", "test.bin"},
-                                   50000,
-                                   10000,
-                                   2,
-                                   100,
-                                   {0.5071f, 0.4867f, 0.4408f},
-                                   {0.2675f, 0.2565f, 0.2761f},
-                                   "cifar-100-binary.tar.gz"};
+  static const Published published{.task = "cifar100",
+                                   .root = "cifar-100-binary",
+                                   .files = {"train.bin", "test.bin"},
+                                   .training_file_records = 50000,
+                                   .test_records = 10000,
+                                   .label_bytes = 2,
+                                   .classes = 100,
+                                   .mean = {0.5071f, 0.4867f, 0.4408f},
+                                   .deviation = {0.2675f, 0.2565f, 0.2761f},
+                                   .archive = "cifar-100-binary.tar.gz"};
   return published;
 }
 
@@ -244,7 +244,7 @@ class Cifar : public ClassificationTask {
   uint64_t seed_;
   bool augment_;
   Images train_, test_;
-  std::array<std::array<float, 256>, 3> normalised_;  // of each channel and byte
+  std::array<std::array<float, 256>, 3> normalised_;  // by channel and byte
 };
 
 template <const Published& (*published)()>

@@ -114,7 +114,7 @@ Clips read_list(const fs::path& root, const fs::path& list, const Options& optio
     for (int64_t i = 0; i < options.frames; ++i) {
       const int64_t place = place_of_frame(i, options.frames, *frames);
       const fs::path file = folder / pattern.name(options.first + place);
-      std::error_code none;  // of a name that is too long
+      std::error_code none;  // a name may be too long
       if (!fs::is_regular_file(file, none))
         fail(file.string() + ": missing, a frame of the clip in " + where);
       clips.files.push_back(file.string());

@@ -50,7 +50,7 @@ DataCheck check_of(PhotographSet set);
 //   PhotographSet photographs(const std::string& data_dir) const;
 //   Paths files(const std::string& data_dir) const;  // paths_of(photographs(data_dir)), and lists of them
 //   std::vector<std::string> sort_keys() const;      // where files have groups: first a name for these
-//   std::vector<std::string> test_sort_keys() const; // likewise
+//   std::vector<std::string> test_sort_keys() const; // the same of the test files
 struct PhotographOptions : SegmentationOptions {
   double scale = 1;
   std::array<int64_t, 2> crop = {96, 128};
@@ -117,7 +117,7 @@ class PhotographTask : public SegmentationTask {
   Json loss_;
   LabelledImages train_, test_;
   std::vector<int64_t> test_order_;  // places in test_, those of one size together
-  ChannelMoments moments_;           // that images are normalised with
+  ChannelMoments moments_;           // images are normalised with them
 };
 
 // What can be asked of such a task before any run starts (task_facts.hpp).

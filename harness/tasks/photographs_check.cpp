@@ -41,7 +41,7 @@ void count_ids(const Pixels& labels, Ids& ids) {
 
 struct SplitCounts {
   Counts pixels{}, inside{};
-  std::vector<std::array<int64_t, 2>> sizes;  // of each image as it is seen; 0, 0 where it could not be read
+  std::vector<std::array<int64_t, 2>> sizes;  // images as they are seen; 0, 0 where one could not be read
 };
 
 SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap& map,

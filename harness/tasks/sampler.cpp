@@ -38,7 +38,7 @@ Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const 
   });
   std::vector<Share> shares;
   int64_t end = 0;
-  for (int64_t t = 0; t < towers.count(); ++t) {  // of all towers, so that every rank refuses alike
+  for (int64_t t = 0; t < towers.count(); ++t) {  // all towers, so that every rank refuses alike
     const int64_t begin = std::exchange(end, share_end(size, t, towers));
     if (begin == end && towers.samples(t) > 0) {
       throw Error(Error::Kind::refused, "shards: tower " + std::to_string(t) + " would own none of the " +
@@ -46,9 +46,11 @@ Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const 
                                             " training samples; use more of them, or fewer towers");
     }
     if (towers.is_local(t) && begin < end) {
-      shares.push_back({Shard(seed, "order/tower" + std::to_string(t),
-                              std::vector<int64_t>(order.begin() + begin, order.begin() + end)),
-                        towers.samples(t), 0, towers.samples(t)});
+      shares.push_back({.shard = Shard(seed, "order/tower" + std::to_string(t),
+                                       std::vector<int64_t>(order.begin() + begin, order.begin() + end)),
+                        .stride = towers.samples(t),
+                        .begin = 0,
+                        .count = towers.samples(t)});
     }
   }
   return Sampler(std::move(shares));

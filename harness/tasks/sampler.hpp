@@ -36,9 +36,9 @@ class Sampler {
 
    private:
     uint64_t seed_;
-    std::string purpose_;  // of the random stream
+    std::string purpose_;  // names the random stream
     std::vector<int64_t> samples_;
-    int64_t epoch_ = -1;  // of order_
+    int64_t epoch_ = -1;  // when order_ was drawn
     std::vector<int64_t> order_;
   };
 

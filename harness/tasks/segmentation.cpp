@@ -91,7 +91,7 @@ void SegmentationTask::set_test_groups(const std::vector<std::string>& group_of_
 }
 
 std::vector<double> SegmentationTask::most_frequent(const at::Tensor& labels, int64_t first) const {
-  std::vector<at::Tensor> pixels;  // of each class: [N]
+  std::vector<at::Tensor> pixels;  // by class: [N]
   for (int64_t c = first; c < classes_; ++c) pixels.push_back(labels.eq(c).flatten(1).sum(1));
   const auto [most, place] = at::stack(pixels).max(0);  // the place of the first maximum
   const at::Tensor classes = (place + first).masked_fill(most == 0, first - 1).to(at::kDouble);

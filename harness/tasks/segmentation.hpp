@@ -18,7 +18,7 @@ Examples blank_examples(int64_t count, int64_t height, int64_t width);
 // Names as numbers: each one's place among the distinct names in order.
 struct Numbered {
   std::vector<std::string> names;  // distinct, sorted
-  std::vector<int64_t> numbers;    // of the names given
+  std::vector<int64_t> numbers;
 };
 Numbered number_names(const std::vector<std::string>& names);
 

@@ -201,8 +201,10 @@ Examples Shapes::make(const char* purpose, int64_t count) const {
   const auto [height, width] = size_;
   Examples made = blank_examples(count, height, width);
   for (int64_t i = 0; i < count; ++i) {
-    const Scene scene{height, width, made.images.mutable_data_ptr<float>() + i * 3 * height * width,
-                      made.labels.mutable_data_ptr<int64_t>() + i * height * width};
+    const Scene scene{.height = height,
+                      .width = width,
+                      .image = made.images.mutable_data_ptr<float>() + i * 3 * height * width,
+                      .labels = made.labels.mutable_data_ptr<int64_t>() + i * height * width};
     Stream stream(seed_, purpose, static_cast<uint64_t>(i));
     // Drawn first, so that the scenes are the same at every level of the nuisance.
     const auto gain = static_cast<float>(std::exp(nuisance_ * stream.normal()));

@@ -40,7 +40,7 @@ class Task {
   static constexpr int64_t kVoid = -1;
 
   struct Context {
-    uint64_t seed = 0;           // of the run: data (where synthetic) and augmentation
+    uint64_t seed = 0;           // for data (where synthetic) and augmentation
     std::string data_dir;        // --data or BNLAB_DATA; empty if neither is given
     int64_t image_multiple = 1;  // what the model needs heights and widths to be multiples of
   };

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kKept = 2;
-constexpr int kFormat = 2;  // of the names and layout of the state: another one cannot be read
+constexpr int kFormat = 2;  // names and layout of the state: another one cannot be read
 constexpr const char* kDescription = "checkpoint";  // in the header's metadata: {"run", "ranks", "values"}
 
 std::string file_name(int64_t step, const std::string& digits) {
@@ -160,7 +160,7 @@ class RestoredState : public State {
   at::Tensor scattered(const at::Tensor& rows_of_rank0, at::ScalarType type, at::IntArrayRef shape);
 
   Json description_;
-  int ranks_;  // that left the checkpoint
+  int ranks_;  // those that left the checkpoint
   std::map<std::string, Entry> entries_;
   SafeTensorsFile* file_;
   bool replicas_;
@@ -177,10 +177,8 @@ void RestoredState::tensor(const std::string& name, const at::Tensor& tensor, Ac
                                           std::to_string(ranks_) + " ranks only");
   }
   std::vector<int64_t> expected = tensor.sizes().vec();
-  if (ranks == Across::towers &&
-      !expected.empty()) {  // of those ranks, which may have had more or fewer towers
+  if (ranks == Across::towers && !expected.empty())  // those ranks may have had more towers, or fewer
     expected.front() = expected.front() * world_.size() / ranks_;
-  }
   if (ranks != Across::same) expected.insert(expected.begin(), ranks_);
   if (found->second.shape != expected || found->second.dtype != tensor.scalar_type())
     throw Error(Error::Kind::data, "the checkpoint holds " + name + " of another shape or type");
@@ -295,7 +293,7 @@ void Checkpoints::save(int64_t steps_done, const Describe& describe) {
     set_attempts(run_dir_, 1);  // this one has come further than those before
   size_t kept = 0;
   for (const fs::path& file : files_in(folder_)) {
-    const bool newer = step_of(file) > steps_done;  // of a future that this run has not taken
+    const bool newer = step_of(file) > steps_done;  // a future that this run has not taken
     if (newer || step_of(file) < 0 || ++kept > kKept) fs::remove(file);
   }
 }

@@ -50,8 +50,8 @@ class Checkpoints {
   bool replicas_;  // ranks train apart
   std::string run_dir_, folder_;
   World& world_;
-  std::optional<SafeTensorsHeader> header_;  // of the checkpoint that was found
-  std::unique_ptr<SafeTensorsFile> file_;    // that checkpoint, on rank 0
+  std::optional<SafeTensorsHeader> header_;  // the checkpoint that was found
+  std::unique_ptr<SafeTensorsFile> file_;    // the same, on rank 0
   std::vector<std::string> notes_;
 };
 

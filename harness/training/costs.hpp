@@ -37,12 +37,12 @@ class Costs {
   std::optional<double> exchange_share() const;
 
  private:
-  double seconds() const;  // of the steps that count
+  double seconds() const;  // in the steps that count
 
   World& world_;
   int64_t first_step_ = 0;     // the first one that counts
   int64_t peak_before_ = 0;    // bytes, of training before the last pause
-  double seconds_before_ = 0;  // likewise, of time
+  double seconds_before_ = 0;  // training time before the last pause
   std::optional<std::chrono::steady_clock::time_point> since_ =
       std::chrono::steady_clock::now();  // none: a pause
 };

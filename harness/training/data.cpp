@@ -71,8 +71,7 @@ Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task,
       seed, mapped(trained, [&](int64_t sample) { return values[static_cast<size_t>(sample)]; }), towers);
 }
 
-constexpr int64_t kPartAlignment =
-    512;  // of images and labels in the memory that they share, as of GPU memory
+constexpr int64_t kPartAlignment = 512;  // images and labels share memory; GPU memory has the same
 
 std::vector<int64_t> fill(const std::vector<int64_t>& capacity, int64_t samples) {
   std::vector<int64_t> filled;
@@ -160,7 +159,7 @@ Batch Data::micro_batch(const Batch& batch, int64_t index) const {
       .index = index,
       .count = spec_.accumulate,
       .update = spec_.statistics_per == StatisticsPer::step ? UpdateAt::end_of_step : UpdateAt::every_pass};
-  const auto part_of = [&](const at::Tensor& all, int64_t rows) {  // of a sample
+  const auto part_of = [&](const at::Tensor& all, int64_t rows) {
     std::vector<at::Tensor> parts;
     const std::vector<int64_t> begins = batch.towers.local_offsets(), passed = part.towers.local_offsets();
     for (size_t t = 0; t + 1 < begins.size(); ++t) {

@@ -32,17 +32,17 @@ class Data {
   const Task& task_of(EvaluationSplit split) const {
     return split == EvaluationSplit::test ? *task_ : *validation_;
   }
-  std::vector<EvaluationSplit> splits() const {  // that there are
+  std::vector<EvaluationSplit> splits() const {
     return validation_ ? std::vector{EvaluationSplit::test, EvaluationSplit::validation}
                        : std::vector{EvaluationSplit::test};
   }
-  const Towers& towers() const { return towers_; }                  // of a training batch
-  const Towers& towers_of_pass() const { return towers_of_pass_; }  // of its micro-batches
-  int64_t steps() const { return steps_; }                          // of the whole training
+  const Towers& towers() const { return towers_; }                  // in a training batch
+  const Towers& towers_of_pass() const { return towers_of_pass_; }  // in its micro-batches
+  int64_t steps() const { return steps_; }                          // in the whole training
   double epochs(int64_t steps) const;  // passes through the training set in so many steps
 
-  int64_t passes() const { return spec_.accumulate; }  // of a training step
-  Batch training(int64_t step);  // of consecutive steps, from any one on; after any step may come step 0
+  int64_t passes() const { return spec_.accumulate; }  // in a training step
+  Batch training(int64_t step);  // steps follow each other, from any one on; after any step may come step 0
   // The steps to come are step 0 to the last, over and over: the workers go on at the seam.
   void repeat();
   // The parts of a training batch that are passed one after the other, each with this rank's share of every
@@ -60,7 +60,7 @@ class Data {
   int64_t test_batch_of(int64_t sample) const;  // the index of the one that holds a sample
   // All batches of a split in turn; with data workers these make them ahead.
   void each(EvaluationSplit split, const std::function<void(const Batch&)>& use) const;
-  int64_t first_sample(EvaluationSplit split, const Batch& batch) const;  // of this rank's share of a batch
+  int64_t first_sample(EvaluationSplit split, const Batch& batch) const;  // in this rank's share of a batch
 
   // Whose shard of the training set a test sample belongs to, by the key that the set is sorted by. Throws
   // Error (refused) where it is not sorted, or by what is not known of a test sample.
@@ -98,7 +98,7 @@ class Data {
   mutable std::vector<int64_t> towers_of_test_;  // once they were asked for
   int64_t steps_;
   int64_t workers_;
-  std::mutex drawing_;  // of training_
+  std::mutex drawing_;  // guards training_
   Sampler training_;
   Sampler calibration_;
   bool repeats_ = false;

@@ -24,8 +24,8 @@ namespace bnlab {
 struct Trained {
   std::vector<at::Tensor> parameters;            // each with a gradient after backward
   std::vector<at::Tensor> optimizer_state = {};  // averaged with the parameters, where these are
-  RunningStatistics* statistics = nullptr;       // likewise; may be null
-  int64_t steps = 0;                             // of the whole training
+  RunningStatistics* statistics = nullptr;       // averaged with them, too; may be null
+  int64_t steps = 0;                             // in the whole training
   bool replayed = false;                         // whether backward passes may be replays
 };
 

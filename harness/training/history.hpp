@@ -54,7 +54,7 @@ class History {
  public:
   History(RunLog log, const Data& data, World& world, at::ScalarType loss_type);
 
-  void add(const at::Tensor& loss);  // of one step, as this rank weighs it
+  void add(const at::Tensor& loss);  // one step, as this rank weighs it
   // Reports the mean loss since the last report, and the norm that all gradients of the last step had
   // together before any clipping. Called by every rank; waits for the device.
   void report(int64_t steps_done, double learning_rate, const at::Tensor& gradient_norm);
@@ -78,7 +78,7 @@ class History {
   RunLog log_;
   const Data& data_;
   World& world_;
-  at::Tensor loss_sum_;  // of the steps since the last report
+  at::Tensor loss_sum_;  // since the last report
   int64_t steps_reported_ = 0;
   std::optional<double> reported_loss_;  // none before the first report
   std::vector<double> tail_losses_;      // reports in the last tenth of the steps

@@ -19,8 +19,8 @@ class Loss {
 
   struct Context {
     LossMean mean = LossMean::batch;
-    bool may_have_void = true;   // whether labels can hold Task::kVoid
-    int64_t classes = 0;         // of the task
+    bool may_have_void = true;  // whether labels can hold Task::kVoid
+    int64_t classes = 0;
     Communicator& communicator;  // outlives the loss
     at::TensorOptions weights;   // dtype and device of the weights that the labels get (LossWeights)
   };

@@ -128,7 +128,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   configure_process();
   reset_peak_rss();
   at::set_num_threads(
-      job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
+      job.threads);  // OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   repeat_to_the_bit(job.spec.deterministic);
   const std::shared_ptr<World> world = world_for(job, kept);
@@ -174,7 +174,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   }
   if (kept != nullptr) {
     world->barrier();
-    *kept = {world, job.rendezvous, job.device, true};
+    *kept = {.world = world, .rendezvous = job.rendezvous, .device = job.device, .is_kept = true};
   } else {
     world->shutdown();
   }
@@ -182,7 +182,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
 }
 
 RankReport failed(Status status, const std::string& message, bool lost_contact = false) {
-  return {status, message, nullptr, lost_contact, {}};
+  return {.status = status, .message = message, .lost_contact = lost_contact};
 }
 
 RankReport outcome_of(const RankJob& job, bool& world_formed, KeptWorld* kept) {

@@ -22,7 +22,7 @@ struct RankJob {
   Rendezvous rendezvous;
   Device device = Device::cpu;
   Json inputs;           // what the run reads, by content (harness/store/inputs.hpp); null: not known
-  std::string data_dir;  // of --data or BNLAB_DATA; empty if neither is given
+  std::string data_dir;  // --data or BNLAB_DATA; empty if neither is given
   std::string run_dir;   // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
   int threads = 1;       // intra-op threads of this rank in this run
   // When the launcher started the run.
@@ -30,11 +30,11 @@ struct RankJob {
 };
 
 struct RankReport {
-  Status status = Status::ok;  // or diverged, oom, error (a clear refusal), crashed (anything else)
-  std::string message;         // empty if ok
-  Json result;                 // rank 0, status ok or diverged: the record's "result"; else null
+  Status status = Status::ok;  // ok, diverged, oom, error (a clear refusal), crashed (anything else)
+  std::string message = {};    // empty if ok
+  Json result = {};            // rank 0, status ok or diverged: the record's "result"; else null
   bool lost_contact = false;   // crashed because a collective failed or timed out: another rank is to blame
-  std::vector<std::string> notes;           // for the record's "notes"
+  std::vector<std::string> notes = {};      // for the record's "notes"
   std::vector<std::string> lost_work = {};  // those on what of an earlier attempt could not be used
   bool world_formed = true;                 // false: the ranks never came together, so that nothing was tried
 };
@@ -44,7 +44,7 @@ struct RankReport {
 // ranks keep their world or all join anew.
 struct KeptWorld {
   std::shared_ptr<World> world;
-  Rendezvous rendezvous;  // of its ranks
+  Rendezvous rendezvous;  // where its ranks meet
   Device device = Device::cpu;
   bool is_kept = false;  // by the last run; one may end well and leave its world, where it could not be timed
 };

@@ -99,7 +99,7 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;  // from the outermost to the one that is being read
-  std::string key_;                    // of the next value of an object
+  std::string key_;                    // names the next value of an object
 };
 
 class HeaderReader {
@@ -172,7 +172,7 @@ class HeaderReader {
            shown(value["shape"]) + " of " + dtype->first + " in the file's " + std::to_string(data_bytes_) +
            " bytes of data");
     }
-    return {name, dtype->second, shape, begin, end};
+    return {.name = name, .dtype = dtype->second, .shape = shape, .begin = begin, .end = end};
   }
 
   void check_tiling(std::vector<Entry>& entries) const {

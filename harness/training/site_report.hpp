@@ -37,7 +37,7 @@ class SiteReport {
 
   const TrainedModel& model_;
   std::map<std::string, std::vector<Pair>> kept_;  // by population, one per site
-  std::vector<double> between_sets_;               // of each site with running statistics
+  std::vector<double> between_sets_;               // by site with running statistics
 };
 
 }  // namespace bnlab

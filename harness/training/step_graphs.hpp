@@ -95,7 +95,7 @@ class StepGraphs {
 
   bool record(const std::function<at::Tensor()>& work, const std::function<void()>& after_backward);
   void record_update(const Update& work);
-  std::string first_reason(const std::string& here);  // that a rank gives; empty if none does
+  std::string first_reason(const std::string& here);  // empty if no rank gives one
   void wait_for_steps(size_t left);                   // until no more than these are pending
   void drop_recording();
   void give_up(const std::string& why);  // for the rest of the run, or for some steps
@@ -107,18 +107,18 @@ class StepGraphs {
   const bool asked_for_;                     // the spec asks for graphs, and the device has them
   std::unique_ptr<GraphRecorder> recorder_;  // where a step is recorded
   std::unique_ptr<GraphRecorder> update_;    // where its update is
-  Batch batch_;                              // of the recorded step
-  StepBytes bytes_;                          // that the steps take
+  Batch batch_;                              // the recorded step takes it
+  StepBytes bytes_;
   at::Tensor loss_;
-  std::function<void()> after_backward_;               // of an eager step under way
-  std::vector<at::Tensor> gradients_;                  // that the recorded step leaves
-  std::array<Traffic, kPurposeNames.size()> traffic_;  // of the recorded step
+  std::function<void()> after_backward_;               // an eager step is under way
+  std::vector<at::Tensor> gradients_;                  // left by the recorded step
+  std::array<Traffic, kPurposeNames.size()> traffic_;  // in the recorded step
 
-  StepMode mode_ = StepMode::eager;  // of the step under way
+  StepMode mode_ = StepMode::eager;  // the step under way
   int alike_ = 0;                    // eager steps that are alike, one after the other
   int wanted_ = kStepsBefore;        // so many of them before one is recorded
   int64_t uploads_ = 0;              // before the second of them
-  Events ends_;                      // of replayed steps
+  Events ends_;                      // one per replayed step
   int64_t replayed_ = 0;             // steps, the recorded ones too
   std::string why_not_;
   std::string why_no_updates_;  // empty where nothing has failed

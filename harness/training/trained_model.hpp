@@ -30,7 +30,7 @@ class TrainedModel {
 
   Network& network() const { return built_.network(); }
   RunningStatistics* statistics() const { return built_.statistics(); }  // may be null
-  std::vector<std::string> notes() const;  // of the strategy, and of the weights that were loaded
+  std::vector<std::string> notes() const;  // on the strategy and the weights that were loaded
   const std::vector<NormSite>& sites() const { return built_.sites(); }
 
  private:

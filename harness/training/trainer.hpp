@@ -53,7 +53,7 @@ class Trainer {
   Json step_times() { return timer_.throughput(0, data_.towers().total_samples(), world_.gradients()); }
 
   bool diverged() const { return history_.diverged(); }
-  int64_t images_per_step() const { return data_.towers().total_samples(); }  // of all ranks
+  int64_t images_per_step() const { return data_.towers().total_samples(); }  // on all ranks
   // The record's "result"; called by every rank.
   Json result();
   std::vector<std::string> notes() const { return model_.notes(); }
@@ -101,12 +101,12 @@ class Trainer {
   History history_;
   std::optional<EarlyStop> early_stop_;  // nothing without stop_early
   std::optional<BestWeights> best_;      // nothing without select
-  at::Tensor gradient_norm_;             // of the last step that is reported, []
+  at::Tensor gradient_norm_;             // [], at the last step that is reported
   Costs costs_;
   StepTimer timer_;
   int64_t steps_done_ = 0;
   int64_t steps_repeated_ = 0;
-  int64_t nonfinite_channels_ = 0;         // of this rank, in the whole training
+  int64_t nonfinite_channels_ = 0;         // on this rank, in the whole training
   std::vector<int64_t> resumed_at_steps_;  // steps done, whenever the run went on from a checkpoint
 };
 

@@ -82,8 +82,11 @@ std::vector<Wait> waits_of(const ActivityOfRanks& ranks) {
     const Arrival at = arrival(collectives, n);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       if (rank != at.last && at.waited[rank] > 0) {
-        waits.push_back({static_cast<int>(rank), static_cast<int>(at.last), at.waited[rank],
-                         collectives[rank][n]->name, place_of(ranks[rank], *collectives[rank][n])});
+        waits.push_back({.rank = static_cast<int>(rank),
+                         .for_rank = static_cast<int>(at.last),
+                         .seconds = at.waited[rank],
+                         .collective = collectives[rank][n]->name,
+                         .where = place_of(ranks[rank], *collectives[rank][n])});
       }
     }
   }

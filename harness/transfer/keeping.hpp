@@ -8,8 +8,8 @@
 namespace bnlab {
 
 struct KeepSummary {
-  int runs = 0;                   // that the ledger has now,
-  int added = 0;                  // of them, those whose line is new or another one
+  int runs = 0;                   // in the ledger now,
+  int added = 0;                  // those whose line is new or another one
   std::vector<std::string> left;  // folders that stay as well, or are not kept, each a sentence
 };
 

@@ -122,7 +122,7 @@ void check_record(const std::string& path, const std::string& content, std::set<
     try {
       id = read_resolved(record.at("spec")).id;
     } catch (const Error&) {
-      return;  // of a version that has other keys
+      return;  // another version has other keys
     }
     if (id != record.run_id()) checked.problems.push_back(path + ": its spec is that of the run " + id);
   } catch (const Error& error) {

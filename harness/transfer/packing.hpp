@@ -25,9 +25,9 @@ struct Packed {
 Packed pack_results(const std::filesystem::path& folder, const std::filesystem::path& into);
 
 struct Checked {
-  int files = 0;                     // that the manifest lists
-  int records = 0;                   // that can be read
-  std::map<std::string, int> stale;  // of these, how many this program would compute otherwise, by the reason
+  int files = 0;                     // listed by the manifest
+  int records = 0;                   // readable
+  std::map<std::string, int> stale;  // records that this program would compute otherwise, by the reason
   std::vector<std::string> problems;
 };
 

@@ -22,9 +22,9 @@ constexpr Mode kTrain = Mode::train, kEval = Mode::evaluate_saved;
 
 struct Shape {
   std::string name, catches;
-  Sizes rows;          // of each rank
+  Sizes rows;
   Sizes sample;        // channels and positions
-  double mean = 0.5;   // of the values of rank 0 in channel 0; a quarter more in each channel
+  double mean = 0.5;   // rank 0's values in channel 0; a quarter more in each channel
   double apart = 0.5;  // from one rank's mean to the next's
   double deviation = 2;
   Json options = Json::object();  // eps, momentum, affine, where they are not PyTorch's

@@ -35,7 +35,7 @@ at::Tensor in_rows(const Tensors& parts) {
   return at::cat(rows);
 }
 
-double largest(const Tensors& tensors) {  // of the values that are finite; 0 for none
+double largest(const Tensors& tensors) {  // finite values alone; 0 for none
   double found = 0;
   for (const at::Tensor& t : tensors)
     if (t.defined() && t.numel() > 0)
@@ -91,7 +91,7 @@ Json allowed_in(const VectorCase& c, size_t pass, const VectorAnswer::Pass& expe
   const double var = largest(expected.running_var);
   Json allowed{{"output", values * std::max(largest(expected.outputs), weight)}};
   if (!layer.steps[pass].gradients.empty()) {
-    double dy = 0;  // of all passes that end in the same sums
+    double dy = 0;  // over all passes that end in the same sums
     for (const LayerStep& step : layer.steps) dy = std::max(dy, largest(step.gradients));
     allowed["grad_input"] = values * std::max(largest(expected.input_gradients), dy * seen.slope);
     if (expected.weight_gradient.defined()) {

@@ -7,13 +7,13 @@
 
 namespace bnlab {
 
-inline constexpr int kVectorsVersion = 1;  // of the layout of the files; a reader refuses others
+inline constexpr int kVectorsVersion = 1;  // the layout of the files; a reader refuses others
 inline constexpr const char* kVectorsFile = "vectors.json";
 inline constexpr const char* kVectorTensorsFile = "vectors.safetensors";
 
 struct WrittenVectors {
   int64_t cases = 0;
-  int64_t bytes = 0;  // of both files
+  int64_t bytes_of_both = 0;
 };
 
 // Writes both files into the folder, which is made where it is missing. README.md says what is in them.

@@ -201,12 +201,18 @@ std::vector<Row> table(bool convolves) {
                       kFar});
     }
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    rows.push_back({"NaN", {.towers = Sizes(4, 6), .sample = kImage, .dtype = dtype}, 1, kNan});
+    rows.push_back({.group = "NaN",
+                    .shape = {.towers = Sizes(4, 6), .sample = kImage, .dtype = dtype},
+                    .special = kNan});
   }
   for (const Sizes& sizes : {Sizes(4, 6), kUneven}) {
     constexpr double kInf = std::numeric_limits<double>::infinity();
-    rows.push_back({"merged once", {.towers = sizes, .sample = kImage}, 1, std::nullopt, true});
-    rows.push_back({"merged once", {.towers = sizes, .sample = kImage}, 1, kInf, true});
+    rows.push_back(
+        {.group = "merged once", .shape = {.towers = sizes, .sample = kImage}, .merges_once = true});
+    rows.push_back({.group = "merged once",
+                    .shape = {.towers = sizes, .sample = kImage},
+                    .special = kInf,
+                    .merges_once = true});
   }
   // Here E[x2] - E[x]^2 exceeds the common bounds: it is off by 1e-16 (m / s)^2 = 2e-11.
   rows.push_back({"large mean", {.towers = kUneven, .sample = kImage, .mean = 1000}});
@@ -217,7 +223,8 @@ std::vector<Row> table(bool convolves) {
       rows.push_back({"micro-batches", shape});
     }
     shape.towers = Sizes(4, 6);
-    rows.push_back({"micro-batches", shape, 1, std::numeric_limits<double>::quiet_NaN()});
+    rows.push_back(
+        {.group = "micro-batches", .shape = shape, .special = std::numeric_limits<double>::quiet_NaN()});
   }
   return rows;
 }
@@ -280,7 +287,10 @@ std::vector<VerifyCase> verify_cases(const Json& strategy) {
     row.shape.activation = has_relu ? Activation::relu : Activation::none;
     LayerCase made = maker.make(row.shape);
     put_special_values(made, row);
-    cases.push_back({row.group, text_of(row), std::move(made), row.magnification});
+    cases.push_back({.group = row.group,
+                     .text = text_of(row),
+                     .layer_case = std::move(made),
+                     .magnification = row.magnification});
   }
   return cases;
 }

@@ -16,12 +16,12 @@ namespace bnlab {
 struct CaseShape {
   std::vector<int64_t> towers;           // samples of each; an evaluation has one more
   std::vector<int64_t> sample{8, 2, 3};  // channels and positions
-  std::vector<Mode> modes{Mode::train};  // of the steps; all have gradients
+  std::vector<Mode> modes{Mode::train};  // one per step; all have gradients
   at::ScalarType dtype = at::kDouble;
   at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;
   Activation activation = Activation::none;
-  double mean = 0;        // of the values; the towers' means are half a unit apart
-  double deviation = 2;   // of the values inside a tower
+  double mean = 0;        // the towers' means are half a unit apart
+  double deviation = 2;   // inside a tower
   bool has_state = true;  // parameters and running statistics of its own, where the strategy has them
   uint64_t seed = 1;
   int64_t accumulate = 1;  // LayerCase
@@ -35,7 +35,7 @@ struct VerifyCase {
   std::string group;  // what it is there for: "empty towers"
   std::string text;   // "float32, channels_last, towers of 6, 0 samples, [n, 8, 3, 4], relu"
   LayerCase layer_case;
-  double magnification = 1;  // of rounding errors by the data: |mean| / standard deviation
+  double magnification = 1;  // by how much the data enlarge rounding errors: |mean| / standard deviation
 };
 
 std::string dtype_name(at::ScalarType dtype);  // "float64", "float32", "bfloat16" or "float16"

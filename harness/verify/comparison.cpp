@@ -40,7 +40,7 @@ class Values {
   const double* values_;
 };
 
-double largest(const at::Tensor& t) {  // of the values that are finite; 0 for none
+double largest(const at::Tensor& t) {  // finite values alone; 0 for none
   double found = 0;
   if (t.defined()) {
     const Values values(t);

@@ -18,16 +18,16 @@ class ThreadRanks;
 
 // Where the cases are computed: towers dealt to so many ranks on this device.
 struct VerifyPlacement {
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";  // "cpu", "cuda"
   int ranks = 1;
-  std::shared_ptr<ThreadRanks> threads = nullptr;  // of these ranks; made when they are needed
+  std::shared_ptr<ThreadRanks> threads = nullptr;  // these ranks; made when they are needed
 };
 
 struct VerifyRow {
   std::string strategy;
   Json options;                         // as the variant gives them
   int64_t cases = 0;                    // computed, counted once per placement
-  int64_t refused = 0;                  // of them: rightly refused
+  int64_t refused = 0;                  // rightly refused
   std::map<std::string, double> worst;  // per dtype: largest error (comparison.hpp)
   std::string failure;                  // the first case that failed, or "" if none did
   std::string skipped = {};             // why no case could be computed

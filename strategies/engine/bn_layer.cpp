@@ -161,12 +161,12 @@ class BatchPass : public NormPass {
   std::shared_ptr<const Rules> rules_;
   Towers towers_;
   Sets sets_;
-  at::ScalarType precision_;  // of the statistics
+  at::ScalarType precision_;  // what statistics are held in
   Communicator& ranks_;
   std::optional<kernels::Renormalisation> renorm_;
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
-  std::vector<int64_t> is_full_;  // of every tower: 1, or 0 where it has no sample
+  std::vector<int64_t> is_full_;  // by tower: 1, or 0 where it has no sample
   at::Tensor unbiased_;           // [G, C], N / (N - 1), where such a variance normalises
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };

@@ -96,7 +96,7 @@ inline std::shared_ptr<const Rules> rules_at(const NormSite& site,
 struct Sets {
   std::vector<int64_t> offsets;      // rows of this rank's sets, as the kernels take them
   std::vector<int64_t> elements;     // per channel, of all sets of all ranks
-  std::vector<int64_t> local_tower;  // of each of this rank's sets, from 0
+  std::vector<int64_t> local_tower;  // by set of this rank, from 0
   int64_t first = 0;                 // this rank's first set
   std::vector<int64_t> towers;       // elements per channel of every tower
 

@@ -85,7 +85,7 @@ class MovingPass : public NormPass {
  private:
   std::shared_ptr<const Rules> rules_;
   kernels::MovingOptions options_;
-  at::ScalarType precision_;  // of the statistics
+  at::ScalarType precision_;  // what statistics are held in
   std::unique_ptr<PassUpdate> update_;
   std::shared_ptr<MovingState> state_;
   kernels::MovingWindows* windows_ = nullptr;

@@ -27,7 +27,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     const at::Tensor y =
         kernels::normalise(x, pass->offsets(), k.mean, k.scale, k.shift, activation, residual);
     const bool relu = activation == Activation::relu, from_input = relu && !residual.defined();
-    const bool by_float = x.is_cpu() && x.scalar_type() == at::kHalf;  // of another x
+    const bool by_float = x.is_cpu() && x.scalar_type() == at::kHalf;  // another x is computed in float
     const bool needs_outputs = relu && (!from_input || by_float || pass->needs_outputs());
     ctx->save_for_backward({x, weight, needs_outputs ? y : at::Tensor()});
     ctx->saved_data["from_input"] = from_input;

@@ -20,7 +20,7 @@ class NormPass : public torch::CustomClassHolder {
  public:
   explicit NormPass(kernels::Offsets offsets) : offsets_(std::move(offsets)) {}
 
-  const kernels::Offsets& offsets() const { return offsets_; }  // of the slices, see kernels.hpp
+  const kernels::Offsets& offsets() const { return offsets_; }  // to the slices, see kernels.hpp
 
   // What `normalise` takes. x: [rows, C, ...]; weight, bias: [C], or undefined (1 and 0).
   virtual kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,

@@ -53,7 +53,7 @@ class MixedPass : public NormPass {
     const at::Tensor distance = own.mean - statistics_->mean();
     const at::Tensor mean = statistics_->mean() + own_share_ * distance;
     at::Tensor var = own_share_ * own.var(/*ddof=*/0) +
-                     own_share_ * (1 - own_share_) * distance.square();  // of no use with mean_only
+                     own_share_ * (1 - own_share_) * distance.square();  // no use with mean_only
     if (statistics_->var().defined()) var = var + (1 - own_share_) * statistics_->var();
     const kernels::NormOptions options{
         .eps = rules_->eps, .mean_only = rules_->mean_only, .weight = weight, .bias = bias};

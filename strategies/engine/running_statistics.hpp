@@ -39,7 +39,7 @@ namespace bnlab {
 // Which of a step's moments a pair takes, and how much they weigh.
 struct PairRule {
   Remember remember = Remember::tower;
-  int64_t tower = 0;                     // of Remember::tower; -1: the last
+  int64_t tower = 0;                     // for Remember::tower; -1: the last
   std::optional<double> momentum = 0.1;  // weight of the new value; none: the k-th update weighs 1/k
   double ddof = 1;                       // Rules::ddof
   bool zero_debias = false;              // Rules::zero_debias
@@ -114,8 +114,8 @@ struct UpdateRows {
   int64_t first = 0;
   const std::vector<int64_t>& elements;  // per channel, of all sets
   const std::vector<int64_t>&
-      local_tower;     // of each row: its tower on this rank, from 0; empty where rows are pooled
-  int64_t towers = 0;  // of this rank
+      local_tower;     // by row: its tower on this rank, from 0; empty where rows are pooled
+  int64_t towers = 0;  // on this rank
 };
 
 class RunningPair {
@@ -248,7 +248,7 @@ class SiteStatistics {
 
   std::shared_ptr<const Rules> rules_;
   Communicator& communicator_;
-  int64_t towers_;  // of all ranks; 0: not known
+  int64_t towers_;  // on all ranks; 0: not known
   at::Tensor mean_, var_;
   RunningPair saved_;
   std::vector<std::pair<Population, RunningPair>> shadows_;
@@ -261,9 +261,9 @@ class SiteStatistics {
 
 // Moments of a pass, of which its update takes those that it needs.
 struct MomentsOfPass {
-  const at::Tensor& local;                      // of this rank's sets [S, 1 + 2C]
+  const at::Tensor& local;                      // this rank's sets [S, 1 + 2C]
   const kernels::PooledRows* pooled = nullptr;  // what those of all ranks became, where they are pooled
-  const PassesOfStep* so_far = nullptr;         // of the step, where they normalise together
+  const PassesOfStep* so_far = nullptr;         // in the step, where they normalise together
 };
 
 // What a pass does to the running statistics of its site: here nothing, as in an evaluation.

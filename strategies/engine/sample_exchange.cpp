@@ -50,7 +50,7 @@ SampleExchange::SampleExchange(const std::vector<int64_t>& permutation, const To
                                int64_t rows_per_sample, at::Device device, Communicator& communicator)
     : communicator_(communicator) {
   const auto ranks = static_cast<size_t>(towers.ranks());
-  std::vector<int64_t> begin{0};  // of every rank's rows and places
+  std::vector<int64_t> begin{0};  // every rank's rows and places
   for (int r = 0; r < towers.ranks(); ++r) begin.push_back(towers.begin_of_rank(r + 1) * rows_per_sample);
   const auto rank_of = [&](int64_t row) {
     return static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), row) - begin.begin()) - 1;
@@ -72,8 +72,14 @@ SampleExchange::SampleExchange(const std::vector<int64_t>& permutation, const To
   }
   std::vector<int64_t> arrived;  // the place of each received row
   for (const std::vector<int64_t>& from : places) arrived.insert(arrived.end(), from.begin(), from.end());
-  scatter_ = {index(pick, device), send, receive, index(inverse(arrived), device)};
-  restore_ = {index(arrived, device), receive, send, index(inverse(pick), device)};
+  scatter_ = {.pick = index(pick, device),
+              .send = send,
+              .receive = receive,
+              .place = index(inverse(arrived), device)};
+  restore_ = {.pick = index(arrived, device),
+              .send = receive,
+              .receive = send,
+              .place = index(inverse(pick), device)};
 }
 
 at::Tensor SampleExchange::move(const at::Tensor& x, bool restore) const {

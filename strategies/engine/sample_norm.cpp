@@ -91,7 +91,8 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
 }
 
 std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {
-  const SampleNormRules rules{name_, groups(site), shared_.eps, shared_.affine && site.affine};
+  const SampleNormRules rules{
+      .strategy = name_, .groups = groups(site), .eps = shared_.eps, .affine = shared_.affine && site.affine};
   return std::make_shared<SampleNorm>(
       site, rules, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
 }

@@ -28,7 +28,7 @@ class WeightNormConvolution : public Convolution {
   at::Tensor filters() const override;  // gain v / |v|
 
  private:
-  at::Tensor norm() const;  // of v, [out]
+  at::Tensor norm() const;  // [out], per filter of v
   void initialise(const at::Tensor& x);
   void check_spread(const at::Tensor& mean, const at::Tensor& deviation) const;
 

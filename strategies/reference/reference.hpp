@@ -128,7 +128,7 @@ class Site {
   virtual const NamedTensors& parameters() const;  // beside weight and bias: none
   virtual at::Tensor activated(const at::Tensor& y, Activation activation) const;
   virtual Pair saved() const { return {}; }
-  virtual std::vector<int64_t> permutation() const { return {}; }  // of the last training step
+  virtual std::vector<int64_t> permutation() const { return {}; }  // in the last training step
 };
 
 using MakeSite = std::function<std::unique_ptr<Site>(const Json& options, const Start& start)>;

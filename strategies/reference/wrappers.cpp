@@ -86,7 +86,7 @@ class Precise : public Wrapper {
  private:
   size_t batches_, passes_per_step_, passes_done_ = 0;
   bool biased_;
-  std::deque<Tensors> values_;  // of the last batches, of all their passes
+  std::deque<Tensors> values_;  // from the last batches, all their passes
 };
 
 const auto frozen = site_reference<Frozen>(

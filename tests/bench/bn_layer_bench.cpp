@@ -11,21 +11,11 @@
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/one_site.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {
 namespace {
-
-class OneSite : public Network {
- public:
-  OneSite(LayerMaker& layers, int64_t channels)
-      : layer_(register_module("site", layers.norm({"site", channels, Activation::none}))) {}
-  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
-  Outputs head(const Maps& maps, const Pass&) override { return {maps.front()}; }
-
- private:
-  std::shared_ptr<Layer> layer_;
-};
 
 template <class Body>
 double seconds(const Body& body) {
@@ -43,7 +33,7 @@ void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, a
   const auto world = join_world({}, at::kCPU);
   const auto strategy = Registered<Strategy>::create(
       resolved_strategy(name), {.statistics = world->statistics(), .host = world->host(), .steps = 100});
-  OneSite network(*strategy, shape[1]);
+  OneSite network(strategy->norm({"site", shape[1], Activation::none}));
   const Towers towers(std::vector<int64_t>(8, shape[0] / 8), 1, 0);
   const at::Tensor x = (at::randn(shape) * 2 + 1).contiguous(format).requires_grad_(true);
   const at::Tensor dy = at::randn(shape).contiguous(format);

@@ -175,6 +175,7 @@ TEST(BatchNorm, GivesItsOptionsToTheStrategyUnlessThatHasThem) {
   EXPECT_LT(difference(normalised(BatchNormOptions(3).eps(0.5).strategy("precise")), wide), 1e-12);
   EXPECT_FALSE(norm_of(BatchNormOptions(3).affine(false))->weight.defined());
 
+  EXPECT_EQ(BatchNorm(BatchNormOptions(3).strategy("sync(eps=0.5)"))->options.eps(), 0.5);
   const BatchNorm told(BatchNormOptions(3).strategy(R"({"name": "sync", "eps": 0.5, "momentum": null})"));
   EXPECT_EQ(told->options.eps(), 0.5);
   EXPECT_EQ(told->options.momentum(), std::nullopt);

@@ -3,6 +3,8 @@
 #include <fstream>
 
 #include "harness/launch/survey.hpp"
+
+#include "harness/launch/disk_space.hpp"
 #include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 #include "tests/store/synthetic.hpp"

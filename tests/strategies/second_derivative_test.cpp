@@ -12,6 +12,7 @@
 #include "harness/built_network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/one_site.hpp"
 #include "harness/support/error.hpp"
 
 namespace bnlab {

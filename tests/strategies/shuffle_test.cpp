@@ -8,6 +8,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/one_site.hpp"
 #include "harness/support/error.hpp"
 #include "harness/support/random.hpp"
 #include "harness/verify/cases.hpp"

@@ -8,9 +8,11 @@
 #include <optional>
 #include <set>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/more/more.hpp"
 #include "harness/cli/network_screen.hpp"
 #include "harness/cli/options.hpp"
+#include "harness/cli/probe_file.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/prediction/clusters.hpp"
@@ -176,7 +178,7 @@ class Profiles {
   const Json& probe_;
   std::vector<RunSpec> runs_;
   double seconds_;
-  std::map<std::pair<std::string, std::string>, StepProfile> known_;  // of a run and a kind of its exchanges
+  std::map<std::pair<std::string, std::string>, StepProfile> known_;  // by run and kind of its exchanges
 };
 
 std::vector<std::string> exchanges_of(const CostCommand& asked, const Json& probe) {
@@ -335,8 +337,11 @@ int predict_steps(const CostCommand& asked) {
     for (const int ranks : asked.ranks) {
       if (!possible(exchange, ranks, probe)) continue;
       for (const RunSpec& run : profiles.runs(ranks)) {
-        CostRow row{
-            profiles.of(run, ranks, exchange), ranks, {}, {}, profiles.measured(run, ranks, exchange)};
+        CostRow row{.profile = profiles.of(run, ranks, exchange),
+                    .ranks = ranks,
+                    .prediction = {},
+                    .relative = {},
+                    .measured = profiles.measured(run, ranks, exchange)};
         const StepOptions options = options_of(asked, exchange, probe, row.profile.is_timed());
         if (row.profile.refused.empty()) row.prediction = predict_step(row.profile, *fabric, ranks, options);
         rows.push_back(std::move(row));

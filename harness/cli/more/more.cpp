@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "harness/cli/options.hpp"
 #include "harness/launch/start_program.hpp"
 
 namespace bnlab::more {

@@ -5,8 +5,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "harness/cli/options.hpp"
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/launch/launch.hpp"
 
 namespace bnlab {
 namespace more {

@@ -3,8 +3,8 @@
 
 #include <iostream>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/more/more.hpp"
-#include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/panel/measure.hpp"
 #include "harness/store/run_folder.hpp"

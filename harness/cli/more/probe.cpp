@@ -8,6 +8,7 @@
 #include <iostream>
 #include <optional>
 
+#include "harness/cli/asked_spec.hpp"
 #include "harness/cli/more/more.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"

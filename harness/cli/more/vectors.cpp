@@ -23,7 +23,7 @@ struct VectorsRequest {
 int write_and_say(const VectorsRequest& request) {
   const WrittenVectors written = write_vectors(request.out);
   std::cout << written.cases << " cases in " << request.out << "/" << kVectorsFile << " and " << request.out
-            << "/" << kVectorTensorsFile << ", " << written.bytes << " bytes\n";
+            << "/" << kVectorTensorsFile << ", " << written.bytes_of_both << " bytes\n";
   return exit_code::kOk;
 }
 

@@ -41,7 +41,7 @@ DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen) {
     }
   }
   if (!dealt.rank_without()) {
-    dealt.different =
+    dealt.gpus_taken =
         static_cast<int>(std::ranges::count_if(ranks_on, [](const auto& on) { return on.second > 0; }));
   }
   return dealt;
@@ -56,9 +56,9 @@ int gpu_of_rank(int rank, const std::vector<std::vector<std::string>>& seen) {
                     " sees no GPU, or joins for the CPU where another joins for a GPU; let each rank see one "
                     "(SLURM: --gpus-per-task=1), or join all for the CPU");
   }
-  if (dealt.different < static_cast<int>(seen.size())) {
+  if (dealt.gpus_taken < static_cast<int>(seen.size())) {
     throw Error(Error::Kind::environment, ranks + " ranks need a GPU each, and find " +
-                                              std::to_string(dealt.different) +
+                                              std::to_string(dealt.gpus_taken) +
                                               "; start fewer ranks, or join them for the CPU");
   }
   return dealt.of_rank.at(static_cast<size_t>(rank));

@@ -10,7 +10,7 @@ namespace bnlab {
 
 struct DealtGpus {
   std::vector<int> of_rank;  // by its number on the rank; -1: the rank sees none
-  int different = 0;         // that are taken; 0 where a rank sees none
+  int gpus_taken = 0;        // 0 where a rank sees none
 
   std::optional<int> rank_without() const;  // the first that sees none
 };

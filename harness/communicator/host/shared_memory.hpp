@@ -45,7 +45,7 @@ class SharedMemory {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  std::string handle() const;  // of rank 0, for the others
+  std::string handle() const;  // rank 0 has it for the others
 
   // All but publish() throw Error (communication) when a rank that they wait for has gone, does not come
   // within the timeout, or takes part in an epoch of another kind.

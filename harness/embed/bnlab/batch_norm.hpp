@@ -35,7 +35,7 @@ class EmbeddedSite;
 // Which forward passes in training update the running statistics and count as a step.
 enum class Counting {
   every_forward,          // each, as torch::nn::BatchNorm2d does: two passes before one backward pass are two
-  first_before_backward,  // of several before one backward pass the first; none of those without gradients.
+  first_before_backward,  // the first of several before one backward pass; none without gradients.
                           // So a discriminator that sees real and made images keeps the statistics of the
                           // first. The others normalise by their own batch and leave no trace; batch_renorm
                           // does not correct them.
@@ -51,7 +51,7 @@ struct BatchNormOptions {
   TORCH_ARG(bool, affine) = true;
   TORCH_ARG(bool, track_running_stats) = true;
 
-  // A name of `bnlab list strategies`, or JSON as in a spec: R"({"name": "group_norm", "groups": 4})".
+  // A name of `bnlab list strategies`, a label such as "group_norm(groups=4)", or JSON as in a spec.
   // Options that are given there count before the ones above. All but those that change convolutions
   // (weight_norm, mabn, ...); `precise` is its base, whose statistics recompute() below makes anew.
   TORCH_ARG(std::string, strategy) = "per_tower";
@@ -76,7 +76,7 @@ struct BatchNormOptions {
   // Training steps of the whole run, for strategies with a schedule. 0: not known; batch_renorm then refuses
   // to train unless its schedule is given in steps, or is null.
   TORCH_ARG(int64_t, total_steps) = 0;
-  TORCH_ARG(uint64_t, seed) = 0;  // of what a strategy draws
+  TORCH_ARG(uint64_t, seed) = 0;  // for what a strategy draws
   TORCH_ARG(std::string, name);   // in messages; empty: "norm" and a number, in the order of making
 };
 
@@ -96,7 +96,7 @@ class BNLAB_API HeldTensor : public at::Tensor {
 
  private:
   friend class BatchNormImpl;
-  void put(const at::Tensor& tensor);  // and nothing else
+  void put(const at::Tensor& tensor);
 
   BatchNormImpl* layer_ = nullptr;  // null: a plain tensor
   const char* name_ = nullptr;

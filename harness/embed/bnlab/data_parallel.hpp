@@ -5,7 +5,7 @@
 //   bnlab::Ranks ranks = bnlab::Ranks::from_environment();
 //   bnlab::DataParallel parallel(*net, ranks);                 // every rank starts from rank 0's weights
 //   ...
-//   loss = cross_entropy(net->forward(images), labels);        // of this rank's samples
+//   loss = cross_entropy(net->forward(images), labels);        // this rank's samples
 //   optimizer.zero_grad();
 //   parallel.backward(loss, images.size(0));                   // in the place of loss.backward()
 //   optimizer.step();

@@ -1,7 +1,7 @@
 // The processes that train one network together, each with its part of the batch.
 //
 //   bnlab::Ranks ranks = bnlab::Ranks::from_environment();   // what torchrun, mpirun or srun announce
-//   bnlab::Ranks ranks(process_group);                       // or a c10d group that the program has
+//   bnlab::Ranks ranks(process_group);                       // a c10d group that the program has
 //
 // One Ranks serves all layers of a program and its DataParallel; copies are the same ranks. What is wrong is
 // thrown as std::runtime_error with one sentence that names the rank.

@@ -130,7 +130,12 @@ class ResNetTrunk : public Trunk {
       const std::string stage = "layer" + std::to_string(s + 1);
       const int64_t out = options.stage_channels(s);
       const auto block = [&](int64_t place, const std::string& block_name) {
-        BlockShape shape{out, options.width << s, out, 1, dilation, options.bottleneck()};
+        BlockShape shape{.in = out,
+                         .width = options.width << s,
+                         .out = out,
+                         .stride = 1,
+                         .dilation = dilation,
+                         .bottleneck = options.bottleneck()};
         if (place == 0) {
           shape.in = in;
           shape.stride = stride;

@@ -153,8 +153,10 @@ Tap tap(int64_t size, int64_t scaled_size, double position) {
   if (centre < 0 || centre >= static_cast<double>(size)) return {};
   const double corner = std::clamp(centre - 0.5, 0.0, static_cast<double>(size - 1));
   const auto low = static_cast<int64_t>(corner);
-  return {static_cast<int64_t>(centre), low, std::min(size - 1, low + 1),
-          static_cast<float>(corner - static_cast<double>(low))};
+  return {.nearest = static_cast<int64_t>(centre),
+          .low = low,
+          .high = std::min(size - 1, low + 1),
+          .weight = static_cast<float>(corner - static_cast<double>(low))};
 }
 
 void cut_turned(const Photograph& photograph, const Crop& crop, const Canvas& canvas) {
@@ -212,13 +214,17 @@ Colour changed(Colour colour, const ColourChange& change) {
 }
 
 Crop whole_image(const Photograph& photograph, int64_t height, int64_t width) {
-  return {height, width, photograph.height, photograph.width, 0, 0, false};
+  return {
+      .height = height, .width = width, .scaled_height = photograph.height, .scaled_width = photograph.width};
 }
 
 Crop random_crop(Stream& stream, const Photograph& photograph, int64_t height, int64_t width,
                  double scale_min, double scale_max) {
   const double scale = stream.uniform(scale_min, scale_max);
-  Crop crop{height, width, scaled(photograph.height, scale), scaled(photograph.width, scale), 0, 0, false};
+  Crop crop{.height = height,
+            .width = width,
+            .scaled_height = scaled(photograph.height, scale),
+            .scaled_width = scaled(photograph.width, scale)};
   move(stream, crop);
   crop.flip = stream.below(2) == 1;
   return crop;

@@ -30,15 +30,15 @@ struct ColourChange {
 Colour changed(Colour colour, const ColourChange& change);
 
 struct Crop {
-  int64_t height = 0;  // of the crop
+  int64_t height = 0;
   int64_t width = 0;
-  int64_t scaled_height = 0;  // of the whole photograph, once scaled
+  int64_t scaled_height = 0;  // the whole photograph, once scaled
   int64_t scaled_width = 0;
-  int64_t top = 0;  // of the crop within the scaled photograph; negative where it is padded
+  int64_t top = 0;  // within the scaled photograph; negative where it is padded
   int64_t left = 0;
   bool flip = false;
   double angle = 0;          // by which the scaled photograph is turned about its centre, in radians
-  ColourChange colour = {};  // of the photograph's pixels, before they are normalised
+  ColourChange colour = {};  // before the photograph's pixels are normalised
 };
 
 // Images [N, C, H, W], continued at the bottom and on the right by their mirror images to the given size,

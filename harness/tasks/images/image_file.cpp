@@ -289,7 +289,7 @@ int orientation_of(const PngReader& reader) {
 struct PngRequest {
   const std::string& name;
   Wanted wanted = Wanted::photograph;
-  const std::string& cure;  // of labels that are no ids
+  const std::string& cure;  // for labels that are no ids
   LabelFile& read;
   std::vector<png_bytep> rows{};
 };

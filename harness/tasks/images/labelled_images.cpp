@@ -111,7 +111,7 @@ std::vector<double> median_frequency_weights(const std::vector<LabelledImages::S
   const std::vector<int64_t> pixels = class_pixels(images);
   std::vector<double> frequencies, shown;
   for (size_t c = 0; c < pixels.size(); ++c) {
-    int64_t pixels_around = 0;  // of the images that show the class
+    int64_t pixels_around = 0;  // in the images that show the class
     for (const auto& image : images)
       pixels_around += image.class_pixels[c] > 0 ? image.height * image.width : 0;
     frequencies.push_back(

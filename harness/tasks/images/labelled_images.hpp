@@ -21,9 +21,9 @@ class LabelledImages {
     int64_t height = 0;
     int64_t width = 0;
     std::array<int64_t, 2> file_size = {};  // height and width before it was reduced
-    std::array<uint64_t, 3> sum = {};       // of the bytes of each channel
+    std::array<uint64_t, 3> sum = {};       // bytes, by channel
     std::array<uint64_t, 3> squares = {};
-    std::vector<int64_t> class_pixels = {};  // of each class
+    std::vector<int64_t> class_pixels = {};
   };
 
   LabelledImages() = default;

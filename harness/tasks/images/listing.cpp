@@ -188,7 +188,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
     if (std::ranges::any_of(around, within)) return;
     around.push_back(real);
     for (const fs::directory_entry& entry : fs::directory_iterator(inside)) {
-      std::error_code none;  // of a link to nothing
+      std::error_code none;  // a link may lead to nothing
       if (hidden(entry.path())) continue;
       if (entry.is_directory(none)) list(entry.path());
       if (entry.is_regular_file(none)) files.push_back(entry.path());
@@ -233,7 +233,7 @@ fs::path below(const fs::path& parent, const fs::path& given, const std::string&
 std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure) {
   const auto image_of = files_by_name(images, kImageEndings, cure);
   auto labels_of = files_by_name(labels, kLabelEndings, cure);
-  std::map<std::u32string, std::string> spelt;  // of labels whose image has another spelling, or none
+  std::map<std::u32string, std::string> spelt;  // labels whose image has another spelling, or none
   for (const auto& [name, path] : labels_of)
     if (!image_of.contains(name)) spelt.emplace(canonical(name), name);
   std::vector<LabelledFile> files;
@@ -243,19 +243,18 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
       if (const auto other = spelt.find(canonical(name)); other != spelt.end())
         found = labels_of.find(other->second);
     if (found == labels_of.end()) {
-      files.push_back({image.string(),
-                       "",
-                       name,
-                       "",
-                       {"images without labels", missing_labels(labels, name, image, cure)}});
+      files.push_back({.image = image.string(),
+                       .name = name,
+                       .fault = {"images without labels", missing_labels(labels, name, image, cure)}});
     } else {
       files.push_back({image.string(), found->second.string(), name});
       labels_of.erase(found);
     }
   }
   for (const auto& [name, path] : labels_of) {
-    files.push_back(
-        {"", path.string(), name, "", {"labels without images", missing_image(images, name, path, cure)}});
+    files.push_back({.labels = path.string(),
+                     .name = name,
+                     .fault = {"labels without images", missing_image(images, name, path, cure)}});
   }
   if (files.empty()) {
     const std::string suffix = images.suffix.empty() ? "" : "whose names end with " + images.suffix + " ";
@@ -325,7 +324,7 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
       label = alone ? named_file(labels, parts[0], kLabelEndings, spellings, where)
                     : listed_file(root, parts[1], spellings, where);
     } catch (const Error& error) {
-      files.push_back({"", "", parts[0], "", {"lines of lists without files", error.what()}});
+      files.push_back({.name = parts[0], .fault = {"lines of lists without files", error.what()}});
       continue;
     }
     if (const auto [first, is_new] = seen.emplace(image.string(), where); !is_new)

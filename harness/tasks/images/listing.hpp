@@ -15,8 +15,8 @@
 namespace bnlab {
 
 struct LabelledFile {
-  std::string image;        // JPEG or PNG
-  std::string labels;       // PNG of ids
+  std::string image = {};   // JPEG or PNG
+  std::string labels = {};  // PNG of ids
   std::string name = {};    // what the two have in common: "city/frame_1"
   std::string group = {};   // the drive or place it was taken in; "" where nobody knows
   DataFault fault = {};     // why there is no such pair: one of the files is missing; mostly empty

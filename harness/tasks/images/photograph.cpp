@@ -153,7 +153,11 @@ Photograph read_photograph(const LabelledFile& file, const Reading& reading) {
   check_labels(file, image, labels, reading.labels);
   const std::array<int64_t, 2> file_size = {image.height, image.width};
   const auto [h, w] = reduced_size(image, reading);
-  return {h, w, reduce_image(std::move(image), h, w), reduce_labels(labels, h, w, reading.labels), file_size};
+  return {.height = h,
+          .width = w,
+          .pixels = reduce_image(std::move(image), h, w),
+          .labels = reduce_labels(labels, h, w, reading.labels),
+          .file_size = file_size};
 }
 
 }  // namespace bnlab

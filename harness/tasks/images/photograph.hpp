@@ -16,7 +16,7 @@ namespace bnlab {
 struct LabelMap {
   static constexpr int16_t kForeign = -2;  // an id that no file may hold
 
-  std::array<int16_t, 256> class_of;  // of each id: its class, Task::kVoid or kForeign
+  std::array<int16_t, 256> class_of;  // by id: Task::kVoid and kForeign among them
   std::string cure = "map the labels to these ids";
   std::string ids_cure =
       {};  // what makes ids of label files that hold none; empty: the file's folder decides

@@ -16,7 +16,7 @@ struct Pixels {
   int64_t channels = 0;
   std::vector<uint8_t> values;  // [height, width, channels]
   int orientation = 1;          // by which they were turned when they were read
-  std::string remark = {};      // of photographs: "have 16 bits per value, ...", what else is worth knowing
+  std::string remark = {};      // "have 16 bits per value, ...": what else is worth knowing
 };
 
 // Of EXIF data from their TIFF header on ("II" or "MM"). 1, as the pixels are stored, where the data are

@@ -44,7 +44,7 @@ void WindowOptions::check(Problems& problems) const {
 
 ResizedImages::ResizedImages(std::vector<std::string> files, int64_t short_side, int64_t budget)
     : files_(std::move(files)), short_side_(short_side) {
-  const int64_t each = 3 * short_side * short_side * 4 / 3;  // of a photograph of 4:3
+  const int64_t each = 3 * short_side * short_side * 4 / 3;  // a photograph of 4:3
   kept_.resize(std::min(files_.size(), static_cast<size_t>(budget / each)));
   at::parallel_for(0, static_cast<int64_t>(kept_.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) kept_[static_cast<size_t>(i)] = read_resized(file(i), short_side_);

@@ -20,7 +20,7 @@ class EarlyStop {
  public:
   EarlyStop(const StopEarly& rule, World& world, at::ScalarType loss_type);
 
-  void add(const at::Tensor& loss);  // of one step, as this rank weighs it
+  void add(const at::Tensor& loss);  // one step, as this rank weighs it
   // Whether a window ends after so many steps.
   bool due(int64_t steps_done) const { return steps_done % rule_.every == 0; }
   // At the end of a window: whether the run ends here. Called by every rank; all have the same answer, that
@@ -37,7 +37,7 @@ class EarlyStop {
  private:
   StopEarly rule_;
   World& world_;
-  at::Tensor loss_sum_;    // of the window under way
+  at::Tensor loss_sum_;    // in the window under way
   double first_loss_ = 0;  // the mean of the first window
   Json stopped_;
 };

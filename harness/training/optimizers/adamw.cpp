@@ -75,7 +75,7 @@ class AdamW : public GroupedOptimizer {
  private:
   Options options_;
   Tensors means_, squares_;
-  Tensors updates_;  // of each parameter, counted on its device: those while it was frozen are left out
+  Tensors updates_;  // by parameter, counted on its device: those while it was frozen are left out
 };
 
 const Registered<Optimizer> entry{

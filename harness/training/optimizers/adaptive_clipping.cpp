@@ -8,8 +8,8 @@
 namespace bnlab {
 namespace {
 
-constexpr double kSmallestWeight = 1e-3;    // as published: units that start at 0 must be able to leave it
-constexpr double kSmallestGradient = 1e-6;  // of a divisor
+constexpr double kSmallestWeight = 1e-3;  // as published: units that start at 0 must be able to leave it
+constexpr double kSmallestGradient = 1e-6;
 
 at::Tensor norm_of_units(const at::Tensor& t) {
   if (t.dim() < 2) return t.norm();

@@ -105,7 +105,8 @@ GroupedOptimizer::GroupedOptimizer(const OptimizerOptions& options, const Contex
       decay = group->weight_decay.value_or(decay);
     }
     const bool decays = options.decay_norm_and_bias || weight.dim() > 1;
-    slots_.push_back({name, weight, multiplier, decays ? decay : 0});
+    slots_.push_back(
+        {.name = name, .weight = weight, .lr_multiplier = multiplier, .weight_decay = decays ? decay : 0});
   }
   if ((options.clip_gradient_norm || options.clip_gradient_adaptive) && !slots_.empty())
     clipped_norm_ = at::zeros({}, slots_.front().weight.options());

@@ -61,7 +61,7 @@ class GroupedOptimizer : public Optimizer {
  protected:
   // Parameters that share a rate and a decay, so that one fused update serves them.
   struct Share {
-    std::vector<size_t> places;  // of the parameters, in the order of the network
+    std::vector<size_t> places;  // parameters, in the order of the network
     Tensors weights, gradients;
     std::variant<double, at::Tensor> rate;  // a tensor, [] on the device, where updates may be recorded
     double decay = 0;
@@ -91,7 +91,7 @@ class GroupedOptimizer : public Optimizer {
   OptimizerOptions options_;
   int64_t steps_;
   std::vector<Slot> slots_;
-  at::Tensor clipped_norm_;  // of the gradients before they were clipped; undefined where they are not
+  at::Tensor clipped_norm_;  // before clipping; undefined where gradients are not clipped
 };
 
 }  // namespace bnlab

@@ -19,7 +19,7 @@ class Optimizer {
   struct Context {
     torch::OrderedDict<std::string, at::Tensor> parameters;  // by name, as the network lists them
     std::vector<NormSite> norm_sites;
-    int64_t steps = 1;  // of the whole run, for schedules
+    int64_t steps = 1;  // in the whole run, for schedules
   };
   using Trainable = std::function<bool(const std::string& parameter)>;
 

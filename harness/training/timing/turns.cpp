@@ -75,7 +75,7 @@ class Turns {
     wait_for_device();
     const at::Tensor all =
         of_all_ranks({seconds_since(start) / static_cast<double>(steps), seconds_since(begin_)});
-    elapsed_s_ = all[0][1].item<double>();  // of rank 0, so that all ranks end in the same round
+    elapsed_s_ = all[0][1].item<double>();  // rank 0 decides, so that all ranks end in the same round
     return all.select(1, 0).max().item<double>();
   }
 
@@ -129,8 +129,8 @@ class Turns {
   const Timing& timing_;
   World& world_;
   const std::vector<Trainer*>& runs_;
-  std::vector<int64_t> steps_;  // of a turn
-  std::vector<size_t> order_;   // of the runs in a round
+  std::vector<int64_t> steps_;  // in a turn
+  std::vector<size_t> order_;   // runs in a round
   std::mt19937 random_;         // seeded alike on all ranks
   std::vector<Round> rounds_;
   const Clock::time_point begin_ = Clock::now();

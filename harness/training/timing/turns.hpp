@@ -26,9 +26,9 @@ inline constexpr size_t kFewestRounds = 6;
 
 // A round of turns: what was measured, on all ranks the same.
 struct Round {
-  std::vector<double> step_s;  // of each run
+  std::vector<double> step_s;
   double others = 0;  // share of the cores' time that other processes took, on the host where it was most
-  double steal = 0;   // likewise other machines
+  double steal = 0;   // what other machines took
 
   bool disturbed() const { return others + steal > kMostTaken; }
 };

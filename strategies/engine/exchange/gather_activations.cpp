@@ -49,7 +49,7 @@ class GatherActivations : public Route {
   // rank's.
   at::Tensor gathered(const at::Tensor& x) const {
     const Towers& towers = pooled_.towers;
-    std::vector<int64_t> rows;  // of every rank
+    std::vector<int64_t> rows;
     for (int r = 0; r < towers.ranks(); ++r)
       rows.push_back((towers.begin_of_rank(r + 1) - towers.begin_of_rank(r)) * pooled_.rows_per_sample);
     const int64_t most = *std::max_element(rows.begin(), rows.end());

@@ -36,10 +36,10 @@ auto at_site(const std::string& site, const char* direction, const Exchange& exc
 struct PooledTowers {
   const Towers& towers;
   int64_t rows_per_sample;
-  const std::vector<int64_t>& elements;  // of every tower, per channel
+  const std::vector<int64_t>& elements;  // by tower, per channel
   int64_t group;                         // consecutive towers that are pooled together
   kernels::Merge merge;
-  at::ScalarType precision;  // of the statistics
+  at::ScalarType precision;  // what statistics are held in
   Communicator& communicator;
   Communicator& host;  // the same ranks; takes CPU tensors
   bool gathered_later =
@@ -66,7 +66,7 @@ class Route {
  protected:
   // What the functions above return: rows of towers, of groups, or sums, for this rank's towers.
   kernels::PooledRows exchanged(const at::Tensor& rows, kernels::PooledLayout layout) const;
-  at::Tensor merged_moments(const at::Tensor& all) const;  // of all towers [T, 1 + 2C] -> [groups, 1 + 2C]
+  at::Tensor merged_moments(const at::Tensor& all) const;  // [T, 1 + 2C] -> [groups, 1 + 2C]
   at::Tensor merged_sums(const at::Tensor& all) const;     // [T, 2, C] -> [groups, 2, C]
   // Rows of all groups from rank 0 to every rank. merged: undefined elsewhere, and there on the CPU if
   // on_host; local: what this rank's towers had.

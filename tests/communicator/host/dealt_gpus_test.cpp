@@ -12,20 +12,20 @@ TEST(DealtGpus, EveryRankTakesOneThatNobodyHasWhereThereIsOne) {
   // torchrun shows all GPUs of a host to each of its ranks; here of two hosts.
   const DealtGpus shown_all = deal_gpus({both, both, {"C", "D"}, {"C", "D"}});
   EXPECT_EQ(shown_all.of_rank, (std::vector<int>{0, 1, 0, 1}));
-  EXPECT_EQ(shown_all.different, 4);
+  EXPECT_EQ(shown_all.gpus_taken, 4);
   // A container or SLURM shows a rank its own, which is number 0 there.
   const DealtGpus shown_own = deal_gpus({{"A"}, {"B"}});
   EXPECT_EQ(shown_own.of_rank, (std::vector<int>{0, 0}));
-  EXPECT_EQ(shown_own.different, 2);
+  EXPECT_EQ(shown_own.gpus_taken, 2);
   // Two for each of two tasks; a rank that sees more than another.
-  EXPECT_EQ(deal_gpus({both, {"C", "D"}}).different, 2);
+  EXPECT_EQ(deal_gpus({both, {"C", "D"}}).gpus_taken, 2);
   EXPECT_EQ(deal_gpus({{"A"}, both}).of_rank, (std::vector<int>{0, 1}));
   // Too few: in turn.
   EXPECT_EQ(deal_gpus({both, both, both, both}).of_rank, (std::vector<int>{0, 1, 0, 1}));
-  EXPECT_EQ(deal_gpus({both, both, both}).different, 2);
+  EXPECT_EQ(deal_gpus({both, both, both}).gpus_taken, 2);
   // Somebody sees none.
   EXPECT_EQ(deal_gpus({both, none}).of_rank, (std::vector<int>{0, -1}));
-  EXPECT_EQ(deal_gpus({both, none}).different, 0);
+  EXPECT_EQ(deal_gpus({both, none}).gpus_taken, 0);
 }
 
 std::string why_not(const std::vector<std::vector<std::string>>& seen) {
