@@ -203,9 +203,9 @@ std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network, const std::s
   const FactorSpread spread = spread_of_factors(published_clusters(), path);
   return std::make_unique<CalibratedFabric>(
       "no probe", "", network, spread.mean, spread.half_width, 1, 0,
-      std::vector<std::string>{
-          "Exchanges: the model, times what the published clusters of the path " + path +
-          " took of it: the interval is as wide as clusters disagree. bnlab probe on the cluster narrows it."});
+      std::vector<std::string>{"Exchanges: the model, times what the published clusters of the path " + path +
+                               " took of it: the interval is as wide as clusters disagree. bnlab probe on "
+                               "the cluster narrows it."});
 }
 
 }  // namespace bnlab

@@ -75,7 +75,6 @@ class BatchPass : public NormPass {
       route_ = route_taken(rules_->route, context.statistics.size())
                    .make({.towers = towers_,
                           .rows_per_sample = pass.rows_per_sample,
-                          .elements = rules_->equal_weights ? is_full_ : sets_.towers,
                           .group = rules_->group(towers_),
                           .merge = rules_->merge,
                           .precision = precision_,

@@ -122,7 +122,7 @@ TEST(Clusters, WithoutAProbeTheIntervalHoldsThoseOfTheSamePath) {
   EXPECT_LT(time.mid, time.high);
 }
 
-// ln 2 and ln 8 on one path, ln 4 on another: the means are those of the paths, the scatter is the first's alone.
+// Factors 2 and 8 on one path, 4 on another: the means are those of the paths, the scatter is the first's.
 TEST(Clusters, AreFittedApartByTheirPaths) {
   const auto cluster = [](const std::string& path, double factor) {
     Cluster one{.path = path, .ranks = 8};

@@ -228,31 +228,34 @@ TEST(Sync, AveragedVarianceLacksTheSpreadOfTheMeansAndNothingElse) {
   EXPECT_LT(relative_error(lacking * (n - 1) / n, spread), 1e-11);
 }
 
-// The moments of 1 and of 3, 5, 7 as the mean of two towers: E[x] = 3 and E[x2] = (1 + 83/3) / 2. On ranks of
-// their own the towers are images of different sizes.
-TEST(Sync, TowersOfEqualWeightsCountAlikeWhateverTheyHold) {
+// Towers of 1 and of 3, 5, 7. Over all values E[x] = 4 and the variance is 5; as the mean of two towers
+// E[x] = 3 and E[x2] = (1 + 83/3) / 2. On ranks of their own the towers are images of different sizes.
+TEST(Sync, TowersCountByTheirValuesOrAlikeWhateverRanksHold) {
   LayerCase c;
   c.steps.resize(1);
-  for (const char* options :
-       {"{}", R"({"route": "all_reduce"})", R"({"moments": "e_x2"})", R"({"route": "host"})",
-        R"({"route": "all_reduce", "moments": "e_x2"})", R"({"route": "reduce_broadcast"})"}) {
-    Json strategy = {{"name", "sync"}, {"weights", "equal"}, {"eps", 1e-20}, {"momentum", 1}};
-    strategy.update(Json::parse(options));
-    c.strategy = resolved_strategy(strategy);
-    for (const int ranks : {1, 3}) {
-      const auto tower = [&](const std::vector<double>& values) {
-        const auto n = static_cast<int64_t>(values.size());
-        const at::Tensor x = at::tensor(values, at::kDouble);
-        return ranks == 1 ? x.view({n, 1, 1, 1}) : x.view({n > 0 ? 1 : 0, 1, 1, std::max<int64_t>(n, 1)});
-      };
-      c.steps[0].inputs = {tower({1}), tower({3, 5, 7}), tower({})};
-      const LayerStepAnswer answer = apply_layer(c, ranks).steps[0];
-      std::vector<at::Tensor> y;
-      for (const at::Tensor& output : answer.outputs) y.push_back(output.flatten());
-      const double var = (1 + 83.0 / 3) / 2 - 9;
-      const at::Tensor expected = at::tensor({-2.0, 0.0, 2.0, 4.0}, at::kDouble) / std::sqrt(var);
-      EXPECT_LT(relative_error(at::cat(y), expected), 1e-12) << options;
-      EXPECT_NEAR(answer.running_var.item<double>(), var * 4 / 3, 1e-12) << options;
+  for (const bool alike : {false, true}) {
+    const double mean = alike ? 3 : 4, var = alike ? (1 + 83.0 / 3) / 2 - 9 : 5;
+    for (const char* options :
+         {"{}", R"({"route": "all_reduce"})", R"({"moments": "e_x2"})", R"({"route": "host"})",
+          R"({"route": "all_reduce", "moments": "e_x2"})", R"({"route": "reduce_broadcast"})"}) {
+      Json strategy = {{"name", "sync"}, {"eps", 1e-20}, {"momentum", 1}};
+      if (alike) strategy["weights"] = "equal";
+      strategy.update(Json::parse(options));
+      c.strategy = resolved_strategy(strategy);
+      for (const int ranks : {1, 3}) {
+        const auto tower = [&](const std::vector<double>& values) {
+          const auto n = static_cast<int64_t>(values.size());
+          const at::Tensor x = at::tensor(values, at::kDouble);
+          return ranks == 1 ? x.view({n, 1, 1, 1}) : x.view({n > 0 ? 1 : 0, 1, 1, std::max<int64_t>(n, 1)});
+        };
+        c.steps[0].inputs = {tower({1}), tower({3, 5, 7}), tower({})};
+        const LayerStepAnswer answer = apply_layer(c, ranks).steps[0];
+        std::vector<at::Tensor> y;
+        for (const at::Tensor& output : answer.outputs) y.push_back(output.flatten());
+        const at::Tensor expected = (at::tensor({1.0, 3.0, 5.0, 7.0}, at::kDouble) - mean) / std::sqrt(var);
+        EXPECT_LT(relative_error(at::cat(y), expected), 1e-12) << options << alike << ranks;
+        EXPECT_NEAR(answer.running_var.item<double>(), var * 4 / 3, 1e-12) << options << alike << ranks;
+      }
     }
   }
 }

@@ -36,8 +36,7 @@ auto at_site(const std::string& site, const char* direction, const Exchange& exc
 struct PooledTowers {
   const Towers& towers;
   int64_t rows_per_sample;
-  const std::vector<int64_t>& elements;  // by tower, per channel
-  int64_t group;                         // consecutive towers that are pooled together
+  int64_t group;  // consecutive towers that are pooled together
   kernels::Merge merge;
   at::ScalarType precision;  // what statistics are held in
   Communicator& communicator;
