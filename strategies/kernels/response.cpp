@@ -18,10 +18,10 @@ using at::Tensor;
 namespace {
 
 // For each channel of a sample.
-Tensor empty_values(const Tensor& x) {
+Tensor empty_values(const Tensor& x, const Offsets& rows) {
   const at::TensorOptions options = x.options().dtype(statistics_type(x.scalar_type())).memory_format({});
-  return x.numel() == 0 ? at::zeros({x.size(0), x.size(1)}, options)
-                        : at::empty({x.size(0), x.size(1)}, options);
+  const int64_t samples = static_cast<int64_t>(rows.size()) - 1;
+  return x.numel() == 0 ? at::zeros({samples, x.size(1)}, options) : at::empty({samples, x.size(1)}, options);
 }
 
 }  // namespace
@@ -29,7 +29,9 @@ Tensor empty_values(const Tensor& x) {
 Response response(const Tensor& x, const Offsets& rows, const Tensor& residual,
                   const ResponseOptions& options) {
   Response out;
-  out.k = {.invstd = empty_values(x), .scale = empty_values(x), .shift = empty_values(x)};
+  out.k.invstd = empty_values(x, rows);
+  out.k.scale = empty_values(x, rows);
+  out.k.shift = empty_values(x, rows);
   const Tensor& tau = options.threshold;
 #ifdef BNLAB_WITH_CUDA
   if (x.is_cuda()) {
