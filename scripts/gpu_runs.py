@@ -12,6 +12,7 @@ Prints one line for each: a verdict (ok, slow, FAILED, skipped), a tab, and the 
 if one FAILED.
 """
 import argparse
+import fnmatch
 import json
 import math
 import os
@@ -86,9 +87,15 @@ class Run:
             self.kill()
 
     def wait_until(self, happened):
-        """False if the run ends first."""
+        """False if the run ends first. Its folder gets another name then."""
+        def has_happened():
+            try:
+                return happened()
+            except FileNotFoundError:
+                return False
+
         deadline = time.monotonic() + self.limit
-        while not happened():
+        while not has_happened():
             if self.process.poll() is not None:
                 return False
             if time.monotonic() > deadline:
@@ -109,7 +116,7 @@ class Run:
         return self
 
     def files(self, name):
-        return [file for file in self.folder.rglob(name) if file.suffix != ".tmp"]
+        return [pathlib.Path(folder, file) for folder, _, files in os.walk(self.folder) for file in fnmatch.filter(files, name)]
 
     def record(self):
         records = self.files("record.json")
