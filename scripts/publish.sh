@@ -11,7 +11,6 @@ source scripts/stages.sh
 load_settings
 scripts/build.sh release bnlab bnlab-more
 export BNLAB_PROGRAM=${BNLAB_PROGRAM:-build/release/bnlab}
-export BNLAB_PYTHON=$BNLAB_INTERPRETER
 
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
@@ -30,7 +29,7 @@ for name in "${names[@]}"; do
   [ -e "${figures[0]}" ] || continue
   find "results/$name/figures" -name '*.png' ! -name contact_sheet.png -delete  # those that the page shows are drawn again
   figures=("${figures[@]##*/}")
-  "$BNLAB_PYTHON" -B scripts/figures --out "results/$name/figures" --figures "${figures[@]%.csv}" <"$scratch/$name.json"
+  "$BNLAB_INTERPRETER" -B scripts/figures --out "results/$name/figures" --figures "${figures[@]%.csv}" <"$scratch/$name.json"
 done
 # The specs of the questions, one per line, that have an answer.
 answered() {
@@ -49,12 +48,12 @@ grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
 # figure NAME: draws one of README.md, of the reports of the experiments that it names.
 figure() {
   local names
-  read -ra names < <("$BNLAB_PYTHON" -B "scripts/figures/$1.py" --names)
+  read -ra names < <("$BNLAB_INTERPRETER" -B "scripts/figures/$1.py" --names)
   names=("${names[@]/#/$scratch/}")
-  "$BNLAB_PYTHON" -B "scripts/figures/$1.py" "${names[@]/%/.json}" --out results
+  "$BNLAB_INTERPRETER" -B "scripts/figures/$1.py" "${names[@]/%/.json}" --out results
 }
 figure headline
 figure price
 law=results/crop_size/README.md
-"$BNLAB_PYTHON" -B scripts/figures/crop_law.py "$scratch"/crop_size{,_streets}.json --out results/crop_size/crop_law --table >"$scratch/law"
+"$BNLAB_INTERPRETER" -B scripts/figures/crop_law.py "$scratch"/crop_size{,_streets}.json --out results/crop_size/crop_law --table >"$scratch/law"
 sed -i -e '/^<!-- table:law -->$/,/^<!-- end -->$/{//!d}' -e "/^<!-- table:law -->\$/r $scratch/law" "$law"

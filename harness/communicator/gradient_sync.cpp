@@ -196,12 +196,14 @@ class BucketSync : public GradientSync {
   BucketSync(const BucketSync&) = delete;
   BucketSync& operator=(const BucketSync&) = delete;
 
-  void before_forward() override {}
+  // The recording of a pass may have broken off.
+  void before_forward() override {
+    missing_.clear();
+    under_way_.clear();
+  }
 
   void before_backward() override {
-    missing_.clear();
     for (const Flat& bucket : buckets_) missing_.push_back(bucket.tensors.size());
-    under_way_.clear();
   }
 
   void after_backward() override {

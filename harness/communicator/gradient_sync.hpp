@@ -19,8 +19,8 @@ namespace bnlab {
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
-  virtual void before_forward() = 0;
-  virtual void before_backward() = 0;  // at a step's last pass; again where it could not be recorded
+  virtual void before_forward() = 0;   // at a step's first pass; again where it could not be recorded
+  virtual void before_backward() = 0;  // at a step's last pass
   virtual void after_backward() = 0;   // this rank's own work, or a wait; recorded with a backward pass
   virtual void exchange() = 0;         // gradients are the mean over the ranks when it returns
   virtual void after_step(int64_t steps_done) = 0;  // drops the gradients; the step just made counts

@@ -13,7 +13,10 @@ namespace {
 
 Json parsed(const std::string& text) {
   const std::optional<Json> given = component_of(text);
-  if (!given) throw Error(Error::Kind::spec, "strategy: expected a name or a JSON object, got " + text);
+  if (!given)
+    throw Error(
+        Error::Kind::spec,
+        "strategy: expected a name, a label or a JSON object {\"name\": ..., its parameters}, got " + text);
   return given->is_string() ? Json{{"name", *given}} : *given;
 }
 

@@ -11,11 +11,9 @@
 #include "harness/launch/data_judged.hpp"
 #include "harness/launch/dead_claims.hpp"
 #include "harness/launch/disk_space.hpp"
-#include "harness/queue/claims.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/inputs.hpp"
-#include "harness/store/ledger.hpp"
 #include "harness/support/error.hpp"
 #include "harness/support/mapped.hpp"
 

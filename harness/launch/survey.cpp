@@ -6,7 +6,6 @@
 #include <set>
 
 #include "harness/counting/single_values.hpp"
-#include "harness/store/attempts.hpp"
 #include "harness/store/ledger.hpp"
 #include "harness/store/records.hpp"
 #include "harness/support/error.hpp"

@@ -4,16 +4,13 @@
 #include <torch/types.h>
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "harness/built_network.hpp"
 #include "harness/communicator/communicator.hpp"
 #include "harness/communicator/world.hpp"
-#include "harness/network.hpp"
 #include "harness/strategy.hpp"
 #include "harness/support/json.hpp"
 
@@ -132,9 +129,8 @@ class LayerRank {
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
   std::map<std::string, at::Tensor> other_gradients() const;
-  std::string direction() const {
-    return has("v") ? "v" : "weight";
-  }  // its name in `state_`, for a convolution
+  // Its name in `state_`, for a convolution.
+  std::string direction() const { return has("v") ? "v" : "weight"; }
   int64_t steps_done() const { return static_cast<int64_t>(trained_.size()) / case_.accumulate; }
   void load_into_buffers(Population::Kind population);
   void restore();

@@ -1,6 +1,5 @@
 #include "harness/report/pairing.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "harness/components/registry.hpp"

@@ -187,7 +187,6 @@ void Trainer::train_step(int64_t step) {
   const Batch batch = graphs_.begin(data_.training(step), model_.repeats(step));
   end_part(StepTimer::data, ActivityPart::forward);
 
-  gradient_sync_->before_forward();
   const auto forward = [&] { return forward_passes(batch, step); };
   const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
   end_part(StepTimer::forward, ActivityPart::backward);
@@ -227,6 +226,7 @@ void Trainer::end_part(StepTimer::Part part, ActivityPart next) {
 
 // And all backward passes but the last, with which the exchange of gradients goes.
 at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
+  gradient_sync_->before_forward();
   const Loss::OfOutputs loss_of = loss_->begin(batch);
   at::Tensor before;  // the loss of the passes that are done, a number
   for (int64_t pass = 0;; ++pass) {

@@ -94,7 +94,9 @@ TITLES = {"crop_size": "nuclei", "crop_size_streets": "street images"}
 def sentence(found):
     """`found`: what `verdict` says of each key of BY."""
     off = {by: f"{one['error']:.1f}" for by, one in found.items()}
-    return f"Images per GPU predict the loss to {off['images']} points, values per statistic to {off['values']}."
+    holding = [BY[by] for by, one in found.items() if one["holds"]]
+    holds = f"The law holds by {' and by '.join(holding)}" if holding else "Neither law holds"
+    return f"{holds}: images per GPU err by {off['images']} points, values per statistic by {off['values']}."
 
 
 def judge_all(found):

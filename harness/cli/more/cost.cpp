@@ -63,7 +63,7 @@ struct CostCommand {
         .one_of({"nvlink", "pcie"})
         .not_with({"--cluster", "--probe"});
     option("--path NAME", path, "How NCCL is launched: ordinary, graph (a CUDA graph) or symmetric (memory)")
-        .one_of({"ordinary", "graph", "symmetric"})
+        .one_of(kPaths)
         .not_with({"--cluster", "--probe"});
     option("--exchange HOW", exchange,
            "How ranks exchange: nccl, shared_memory or sockets. Default: all of the probe, else nccl")

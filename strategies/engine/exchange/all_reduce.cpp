@@ -36,9 +36,10 @@ class AllReduce : public Route {
     at::Tensor sums = sum_by_group(pack_moments(t.count, t.count * t.mean, squares).to(pooled_.precision));
     pooled_.communicator.all_reduce(sums, Purpose::statistics);
     const Moments s(sums);
-    const at::Tensor weight = s.count.clamp_min(1).reciprocal(), mean = s.mean * weight;
+    const at::Tensor n = s.count.clamp_min(1), mean = s.mean / n;
+    const at::Tensor var = (s.m2 / n - mean.square()).clamp_min(0);
     const at::Tensor count = s.count.to(at::kDouble);
-    return pack_moments(count, mean.to(at::kDouble), (s.m2 * weight - mean.square()).to(at::kDouble) * count);
+    return pack_moments(count, mean.to(at::kDouble), var.to(at::kDouble) * count);
   }
 
   // [G, ...] -> [groups, ...], zero for groups of other ranks.
