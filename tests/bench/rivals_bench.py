@@ -2,7 +2,7 @@
 """Training steps of a U-Net and a PSPNet beside PyTorch's on the same work, in turn.
 
     tests/bench/rivals_bench.py [--ranks 1] [--device cuda] [--results DIR] [--program build/release/bnlab]
-                               [--case pspnet:bfloat16 unet:float32] [--seconds S] [--warm | --trace]
+                               [--case pspnet:bfloat16 unet:float32] [--seconds S] [--warm | --trace [--algorithms N]]
 
 One rank: per_tower over the whole batch and sync over towers of 2 images, which both compute what one BatchNorm2d over the
 batch does, beside eager PyTorch and torch.compile. More ranks, 2 images on each: per_tower beside DistributedDataParallel
@@ -14,7 +14,7 @@ Verdicts: ok; slow, where the ratio to the first rival is less than asked (1.5 f
 of GPUs alone); FAILED; skipped. All times go to DIR/times-RANKS.json. Exit status 1 if something FAILED.
 Rounds and cases for which no time of --seconds is left are left out, the latter aloud. --warm compiles what torch.compile
 keeps of the rivals of one rank in its cache, measures nothing and prints nothing. --trace writes what eager PyTorch spends
-five steps on, by kernels, into DIR/eager-CASE.txt.
+five steps on, by kernels, into DIR/eager-CASE-N.txt. There cuDNN tries N algorithms: 10, as in bnlab, or with 0 all.
 --trial takes tiny sizes, to see that the program runs, and judges no time; PyTorch then runs on the CPU if it sees no GPU.
 """
 import argparse
@@ -51,6 +51,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=math.inf, help="that all of it may take, about")
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--algorithms", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100, help="measured in each round")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results/gpu_check"))
@@ -190,6 +191,7 @@ def trace(options, name, case):
     from torch.profiler import ProfilerActivity, profile
 
     torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark_limit = options.algorithms
     torch.backends.cudnn.allow_tf32 = False
     stepper, refusal = prepared(ALONE[0], case, torch.device(options.device), 1)
     if refusal:
@@ -201,10 +203,11 @@ def trace(options, name, case):
         if on_gpu:
             torch.cuda.synchronize()
     events = seen.key_averages()
-    file = options.results / f"eager-{case['model']}-{case['precision']}.txt"
+    tried = options.algorithms or "all"
+    file = options.results / f"eager-{case['model']}-{case['precision']}-{tried}.txt"
     file.write_text(events.table(sort_by=f"self_{options.device}_time_total", row_limit=25, max_name_column_width=120))
     total = sum(event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events)
-    return f"ok\t{name}: {ALONE[0]} spends {total / 5e3:.2f} ms of a step in kernels; {file}"
+    return f"ok\t{name}: {ALONE[0]}, {tried} algorithms tried, spends {total / 5e3:.2f} ms of a step in kernels; {file}"
 
 
 def main():

@@ -37,7 +37,7 @@ class AllReduce : public Route {
     pooled_.communicator.all_reduce(sums, Purpose::statistics);
     const Moments s(sums);
     const at::Tensor n = s.count.clamp_min(1), mean = s.mean / n;
-    const at::Tensor var = (s.m2 / n - mean.square()).clamp_min(0);
+    const at::Tensor var = s.m2 / n - mean.square();  // not clamped, as by the other routes
     const at::Tensor count = s.count.to(at::kDouble);
     return pack_moments(count, mean.to(at::kDouble), var.to(at::kDouble) * count);
   }
