@@ -2,6 +2,7 @@
 // Models never name a norm layer; they ask a LayerMaker for one at each site.
 #pragma once
 
+#include <c10/util/accumulate.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -28,6 +29,11 @@ struct NormSite {
   std::optional<double> momentum = {};
   bool affine = true;
 };
+
+// Elements per row and channel of a site's input, [rows, C, ...].
+inline int64_t positions_of(const at::Tensor& x) {
+  return c10::multiply_integers(x.sizes().slice(2));
+}
 
 // What the variance of a convolution's initial weights is 2 divided by (He et al. 2015): the inputs of an
 // output, or the outputs of an input.

@@ -6,8 +6,8 @@
 
 namespace bnlab {
 
-Towers::Towers(std::vector<int64_t> samples, int ranks, int rank)
-    : samples_(std::move(samples)), ranks_(ranks), rank_(rank) {
+Towers::Towers(std::vector<int64_t> samples, int ranks, int rank, std::vector<int64_t> positions)
+    : samples_(std::move(samples)), positions_(std::move(positions)), ranks_(ranks), rank_(rank) {
   if (ranks < 1 || rank < 0 || rank >= ranks) {
     throw Error(Error::Kind::refused, "towers: rank " + std::to_string(rank) + " of " +
                                           std::to_string(ranks) + " ranks does not exist");

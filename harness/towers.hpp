@@ -13,9 +13,10 @@ namespace bnlab {
 class Towers {
  public:
   Towers() = default;
-  // samples[t] >= 0 is the number of samples of tower t. Throws Error (refused) unless the number of
-  // ranks divides the number of towers and 0 <= rank < ranks.
-  Towers(std::vector<int64_t> samples, int ranks, int rank);
+  // samples[t] >= 0 is the number of samples of tower t. positions[r]: elements per row and channel in towers
+  // of rank r, where ranks differ and a single layer is all there is; else empty. Throws Error (refused)
+  // unless the number of ranks divides the number of towers and 0 <= rank < ranks.
+  Towers(std::vector<int64_t> samples, int ranks, int rank, std::vector<int64_t> positions = {});
 
   int64_t count() const { return static_cast<int64_t>(samples_.size()); }  // T, over all ranks
   int64_t per_rank() const { return per_rank_; }
@@ -25,6 +26,10 @@ class Towers {
   bool is_local(int64_t tower) const { return tower >= first_ && tower < first_ + per_rank_; }
 
   int64_t samples(int64_t tower) const { return samples_[static_cast<size_t>(tower)]; }
+  // Elements per row and channel; `here`, as on this rank, where no others are known.
+  int64_t positions(int64_t tower, int64_t here) const {
+    return positions_.empty() ? here : positions_[static_cast<size_t>(tower / per_rank_)];
+  }
   // Of the tower's first sample in the global batch; of tower T: the end.
   int64_t offset(int64_t tower) const { return offsets_[static_cast<size_t>(tower)]; }
   int64_t total_samples() const { return offsets_.back(); }  // size of the global batch
@@ -40,7 +45,7 @@ class Towers {
   const std::vector<int64_t>& all_samples() const { return samples_; }
 
  private:
-  std::vector<int64_t> samples_;
+  std::vector<int64_t> samples_, positions_;
   std::vector<int64_t> offsets_{0};
   int ranks_ = 1;
   int rank_ = 0;

@@ -74,10 +74,10 @@ class CmbnLayer : public BnLayer {
  protected:
   c10::intrusive_ptr<NormPass> batch_pass(const at::Tensor& x, const Pass& pass) override {
     if (pass.mode == Mode::evaluate_batch) return BnLayer::batch_pass(x, pass);
-    const Sets sets = sets_of(pass.towers, pass.rows_per_sample, positions(x), /*virtual_batch=*/0);
+    const Sets sets = sets_of(pass.towers, pass.rows_per_sample, positions_of(x), /*virtual_batch=*/0);
     check_pass(name(), *rules(), pass, sets);
     return c10::make_intrusive<MicroBatchPass>(name(), sets, pass.micro_batch, rules(),
-                                               update_of(pass, sets, positions(x), rules(), statistics()),
+                                               update_of(pass, sets, positions_of(x), rules(), statistics()),
                                                pass.mode == Mode::calibrate ? calibrating_ : training_);
   }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,12 @@ void hand_over(const BatchNormImpl& from, nn::Module& to) {
   take(from.named_buffers(/*recurse=*/false), to.named_buffers(/*recurse=*/false));
 }
 
+// The module as a Layer, if it is one and no class made of it, which may compute something else.
+template <class Layer>
+const Layer* exactly(const nn::Module& module) {
+  return typeid(module) == typeid(Layer) ? module.as<Layer>() : nullptr;
+}
+
 const nn::BatchNormOptions* plain_options(const nn::Module& module) {
   if (const auto* one = module.as<nn::BatchNorm1dImpl>()) return &one->options;
   if (const auto* two = module.as<nn::BatchNorm2dImpl>()) return &two->options;
@@ -136,10 +143,10 @@ std::shared_ptr<nn::Module> put_plain(const Place& place, const nn::BatchNormOpt
 
 // The weight of a layer that a norm can be folded into, [outputs, ...]; else undefined.
 at::Tensor filters_of(const nn::Module& module) {
-  if (const auto* one = module.as<nn::Conv1dImpl>()) return one->weight;
-  if (const auto* two = module.as<nn::Conv2dImpl>()) return two->weight;
-  if (const auto* three = module.as<nn::Conv3dImpl>()) return three->weight;
-  const auto* linear = module.as<nn::LinearImpl>();
+  if (const auto* one = exactly<nn::Conv1dImpl>(module)) return one->weight;
+  if (const auto* two = exactly<nn::Conv2dImpl>(module)) return two->weight;
+  if (const auto* three = exactly<nn::Conv3dImpl>(module)) return three->weight;
+  const auto* linear = exactly<nn::LinearImpl>(module);
   return linear == nullptr ? at::Tensor() : linear->weight;
 }
 
@@ -157,7 +164,7 @@ std::optional<Affine> evaluated(const BatchNormImpl& layer, at::Device device) {
 // Where the layer is one of this type: a copy with a bias and these outputs in its place.
 template <class Layer>
 bool put_scaled(const Place& place, const Affine& by) {
-  const auto* layer = place.child->as<Layer>();
+  const auto* layer = exactly<Layer>(*place.child);
   if (layer == nullptr) return false;
   Layer with_bias(*layer);
   with_bias.options.bias(true);
@@ -184,8 +191,16 @@ std::vector<BatchNormImpl*> layers_below(nn::Module& module) {
 int64_t convert(nn::Module& module, const BatchNormOptions& options) {
   const std::vector<Place> places = places_below(module);
   std::vector<std::string> fixed;
-  for (const Place& place : places)
-    if (plain_options(*place.child) != nullptr && !is_container(*place.parent)) fixed.push_back(place.path);
+  for (const Place& place : places) {
+    if (plain_options(*place.child) == nullptr) continue;
+    if (!is_container(*place.parent)) fixed.push_back(place.path);
+    if (!exactly<nn::BatchNorm1dImpl>(*place.child) && !exactly<nn::BatchNorm2dImpl>(*place.child) &&
+        !exactly<nn::BatchNorm3dImpl>(*place.child)) {
+      throw Error(Error::Kind::refused, "convert: " + place.path +
+                                            " is a class made of BatchNorm, whose forward() would be lost; "
+                                            "declare it as bnlab::BatchNorm");
+    }
+  }
   refuse_fixed(fixed, "declare it as bnlab::BatchNorm, which is a BatchNorm2d until it is converted");
   // All are made before the first is exchanged: one that the strategy refuses leaves the module as it was.
   std::vector<std::pair<const Place*, std::shared_ptr<BatchNormImpl>>> layers;

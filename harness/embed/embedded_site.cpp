@@ -23,12 +23,6 @@ bool counts_by_sizes(const Json& strategy) {
   return strategy.contains("route") || (strategy.contains("base") && counts_by_sizes(strategy.at("base")));
 }
 
-int64_t positions_of(const at::Tensor& x) {
-  int64_t product = 1;
-  for (int64_t d = 2; d < x.dim(); ++d) product *= x.size(d);
-  return product;
-}
-
 // [rows, C, ...] as [rows * positions, C], and back.
 at::Tensor flattened(const at::Tensor& x) {
   return x.defined() ? x.movedim(1, -1).reshape({-1, x.size(1)}) : x;
@@ -350,7 +344,8 @@ Towers EmbeddedSite::towers(const Sizes& sizes, bool by_element) const {
       samples.push_back(by_element ? rows * sizes.positions[r] : rows);
     }
   }
-  return {std::move(samples), options_.ranks().size(), options_.ranks().rank()};
+  return {std::move(samples), options_.ranks().size(), options_.ranks().rank(),
+          by_element ? std::vector<int64_t>() : sizes.positions};
 }
 
 // Without a gradient, optimizers pass a parameter over. One that the strategy trains again gets it back, but

@@ -284,7 +284,7 @@ class JoinedWorld {
     end.result = report.result;
     end.notes = report.notes;
     end.lost_work = report.lost_work;
-    recorder_->ended(attempt, end, report.lost_contact);
+    recorder_->ended(attempt, end, report.lost_contact && !has_result(report.status));
     std::signal(SIGTERM, SIG_DFL);
     return report;
   }

@@ -106,11 +106,15 @@ Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bo
     return {.status = Status::interrupted, .message = "interrupted by a signal"};
   if (const int dead = earliest(ranks, died); dead >= 0)
     return of_dead_rank(dead, ranks[static_cast<size_t>(dead)], out_of_memory);
-  const auto own_finding = [](const RankEnd& r) {
-    return r.report && r.report->status != Status::ok && !r.report->lost_contact;
+  const auto is_done = [](const RankEnd& r) { return r.report && has_result(r.report->status); };
+  const auto own_finding = [&](const RankEnd& r) {
+    return r.report && r.report->status != Status::ok && (!r.report->lost_contact || is_done(r));
   };
   if (const int finder = earliest(ranks, own_finding); finder >= 0) return of_own_finding(ranks, finder);
-  const auto lost_contact = [](const RankEnd& r) { return r.report && r.report->lost_contact; };
+  // A world may break behind a result, where the run is timed in turns: it stands.
+  const auto lost_contact = [&](const RankEnd& r) {
+    return r.report && r.report->lost_contact && !is_done(r) && !is_done(ranks.front());
+  };
   if (const int witness = earliest(ranks, lost_contact); witness >= 0) return of_lost_contact(ranks, witness);
   if (stop == Stop::timeout) {
     char limit[64];

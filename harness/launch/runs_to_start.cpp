@@ -45,30 +45,46 @@ bool has_checkpoints(const std::filesystem::path& folder) {
 }
 
 // "bnlab run x --ranks 2" of "bnlab run x --ranks 4"
-std::string with_ranks(const std::string& command, const std::string& ranks) {
-  static const std::regex asked(" --ranks[ =][0-9]+");
-  return std::regex_replace(command, asked, "") + " --ranks " + ranks;
+std::string with_option(const std::string& command, const std::string& option, const std::string& value) {
+  return std::regex_replace(command, std::regex(" " + option + "[ =][^ ]+"), "") + " " + option + " " + value;
 }
 
-// Tells of runs that begin anew although one on another number of ranks could go on.
+// What places a run as one was that is called "2x1-cuda-peers", where it is about to be placed otherwise.
+std::string with_placement(std::string command, const std::string& placement, const Placement& here) {
+  command = with_option(command, "--ranks", placement.substr(0, placement.find('x')));
+  const auto says = [&](const auto& choice) {
+    return placement.find("-" + name_of(choice)) != placement.npos;
+  };
+  const Device device = says(Device::cuda) ? Device::cuda : Device::cpu;
+  if (device != here.device) command = with_option(command, "--device", name_of(device));
+  for (const Exchange exchange : {Exchange::sockets, Exchange::peers})
+    if (says(exchange) && exchange != here.exchange)
+      command = with_option(command, "--exchange", name_of(exchange));
+  return command;
+}
+
+// Tells of runs that begin anew although one that was placed otherwise could go on.
 void remark_checkpoints(const std::vector<PlacedRun>& start, const std::string& experiment,
                         const LaunchRequest& request, std::vector<std::string>& remarks) {
   namespace fs = std::filesystem;
   std::vector<fs::path> begun = begun_folders(request.results_dir, experiment);
   std::erase_if(begun, [](const fs::path& folder) { return !has_checkpoints(folder); });
-  std::map<std::string, int> others;  // runs by the placement that has their checkpoints
+  std::map<std::string, std::vector<const PlacedRun*>> others;  // by the placement that has their checkpoints
   for (const PlacedRun& run : start) {
     std::set<std::string> placements;
     for (const fs::path& folder : begun)
       if (folder.parent_path() == fs::path(run.folder).parent_path()) placements.insert(placement_of(folder));
-    if (!placements.empty() && !placements.contains(run.placement.name())) ++others[*placements.begin()];
+    if (!placements.empty() && !placements.contains(run.placement.name()))
+      others[*placements.begin()].push_back(&run);
   }
   for (const auto& [placement, runs] : others) {
+    const bool one = runs.size() == 1;
     const std::string ranks = placement.substr(0, placement.find('x'));
-    remarks.push_back(std::to_string(runs) + (runs == 1 ? " run has" : " runs have") + " checkpoints of " +
+    remarks.push_back(std::to_string(runs.size()) + (one ? " run has" : " runs have") + " checkpoints of " +
                       ranks + (ranks == "1" ? " rank" : " ranks") + " (" + placement +
-                      "), which other numbers of ranks do not use: here it begins anew, and goes on with: " +
-                      with_ranks(request.command, ranks));
+                      "), which other placements do not use: here " + (one ? "it begins" : "they begin") +
+                      " anew, and " + (one ? "goes" : "go") +
+                      " on with: " + with_placement(request.command, placement, runs[0]->placement));
   }
 }
 

@@ -191,8 +191,12 @@ void LayerRank::check_rows(const LayerStep& step) const {
 // The index counts the training steps before this one.
 Batch LayerRank::batch_of(const LayerStep& step) const {
   const auto sizes = mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
+  std::vector<int64_t> positions;  // at the site, which is not behind a convolution
+  if (!case_.conv)
+    for (size_t t = 0; t < sizes.size(); t += sizes.size() / static_cast<size_t>(world_.size()))
+      positions.push_back(positions_of(step.inputs[t]));
   Batch batch;
-  batch.towers = Towers(sizes, world_.size(), world_.rank());
+  batch.towers = Towers(sizes, world_.size(), world_.rank(), std::move(positions));
   batch.index = static_cast<uint64_t>(steps_done());
   if (step.mode == Mode::train) {
     batch.micro_batch = {.index = static_cast<int64_t>(trained_.size()) % case_.accumulate,

@@ -33,7 +33,7 @@ struct RankReport {
   Status status = Status::ok;  // ok, diverged, oom, error (a clear refusal), crashed (anything else)
   std::string message = {};    // empty if ok
   Json result = {};            // rank 0, status ok or diverged: the record's "result"; else null
-  bool lost_contact = false;   // crashed because a collective failed or timed out: another rank is to blame
+  bool lost_contact = false;   // a collective failed or timed out: another rank is to blame for a crash
   std::vector<std::string> notes = {};      // for the record's "notes"
   std::vector<std::string> lost_work = {};  // those on what of an earlier attempt could not be used
   bool world_formed = true;                 // false: the ranks never came together, so that nothing was tried

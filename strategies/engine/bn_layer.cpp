@@ -193,7 +193,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
 }
 
 c10::intrusive_ptr<NormPass> BnLayer::batch_pass(const at::Tensor& x, const Pass& pass) {
-  Sets sets = sets_of(pass.towers, pass.rows_per_sample, positions(x), rules_->virtual_batch);
+  Sets sets = sets_of(pass.towers, pass.rows_per_sample, positions_of(x), rules_->virtual_batch);
   check_pass(site_.name, *rules_, pass, sets);
   // By the running statistics before this step's update. In an evaluation the batch's own moments normalise
   // alone.
@@ -202,7 +202,7 @@ c10::intrusive_ptr<NormPass> BnLayer::batch_pass(const at::Tensor& x, const Pass
     const auto [r, d] = rules_->renorm->limits(pass.step.index);
     renorm = {.running = statistics_->saved().merged(), .r_max = r, .d_max = d};
   }
-  auto update = update_of(pass, sets, positions(x), rules_, statistics_);
+  auto update = update_of(pass, sets, positions_of(x), rules_, statistics_);
   return c10::make_intrusive<BatchPass>(site_.name, rules_, pass, std::move(sets),
                                         statistics_type(x.scalar_type()), context_, std::move(renorm),
                                         std::move(update));

@@ -23,7 +23,7 @@ Sets sets_of(const Towers& towers, int64_t rows_per_sample, int64_t positions, i
   Sets sets;
   sets.offsets = {0};
   for (int64_t t = 0; t < towers.count(); ++t) {
-    const int64_t samples = towers.samples(t);
+    const int64_t samples = towers.samples(t), of_row = towers.positions(t, positions);
     const int64_t most = virtual_batch > 0 && samples > 0 ? virtual_batch : samples;
     int64_t begin = 0;
     do {
@@ -34,10 +34,10 @@ Sets sets_of(const Towers& towers, int64_t rows_per_sample, int64_t positions, i
       } else if (t < towers.first()) {
         ++sets.first;
       }
-      sets.elements.push_back(rows * positions);
+      sets.elements.push_back(rows * of_row);
       begin += most;
     } while (begin < samples);
-    sets.towers.push_back(samples * rows_per_sample * positions);
+    sets.towers.push_back(samples * rows_per_sample * of_row);
   }
   return sets;
 }

@@ -104,8 +104,8 @@ struct Sets {
   Sets repeated(int64_t passes) const;
 };
 
-// positions: elements per row and channel. virtual_batch: samples per set, 0 for whole towers. An empty tower
-// is one empty set.
+// positions: elements per row and channel on this rank. virtual_batch: samples per set, 0 for whole towers.
+// An empty tower is one empty set.
 Sets sets_of(const Towers& towers, int64_t rows_per_sample, int64_t positions, int64_t virtual_batch);
 
 // Sums over groups of consecutive entries.

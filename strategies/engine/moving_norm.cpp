@@ -123,11 +123,11 @@ at::Tensor MovingNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
                     " writes its running statistics in every micro-batch, since they correct the next one; "
                     "expected \"micro_batch\"");
   }
-  const Sets towers = sets_of(pass.towers, pass.rows_per_sample, positions(x), /*virtual_batch=*/0);
+  const Sets towers = sets_of(pass.towers, pass.rows_per_sample, positions_of(x), /*virtual_batch=*/0);
   return apply_norm(
       x, residual, weight_, bias_, site_.activation,
       c10::make_intrusive<MovingPass>(towers, rules_, options_, statistics_->mean().scalar_type(),
-                                      update_of(pass, towers, positions(x), rules_, statistics_),
+                                      update_of(pass, towers, positions_of(x), rules_, statistics_),
                                       pass.mode == Mode::train ? state_ : nullptr),
       pass);
 }

@@ -77,18 +77,12 @@ class MixedPass : public NormPass {
 
 }  // namespace
 
-int64_t positions(const at::Tensor& x) {  // elements per row and channel
-  int64_t product = 1;
-  for (int64_t d = 2; d < x.dim(); ++d) product *= x.size(d);
-  return product;
-}
-
 c10::intrusive_ptr<NormPass> running_pass(const at::Tensor& x, const Pass& pass,
                                           std::shared_ptr<const Rules> rules,
                                           std::shared_ptr<SiteStatistics> statistics) {
   if (const double own_share = pass.details.own_share; own_share > 0) {
     return c10::make_intrusive<MixedPass>(
-        sets_of(pass.towers, pass.rows_per_sample, positions(x), /*virtual_batch=*/1), own_share,
+        sets_of(pass.towers, pass.rows_per_sample, positions_of(x), /*virtual_batch=*/1), own_share,
         std::move(rules), std::move(statistics));
   }
   return c10::make_intrusive<RunningPass>(x.size(0), std::move(rules), std::move(statistics));

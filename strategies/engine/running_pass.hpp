@@ -8,9 +8,6 @@
 
 namespace bnlab {
 
-// Elements per row and channel of [rows, C, ...].
-int64_t positions(const at::Tensor& x);
-
 // By the pair in the site's buffers, y = gamma (x - m') s + beta; or, where the pass gives the samples
 // themselves a share A, each sample by this pair (m', v') and its own moments (m, v), mixed as the moments of
 // one set are in which the sample weighs A (inference example weighing, Summers and Dinneen 2020, who mix

@@ -63,15 +63,12 @@ SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
 
 void check_values_per_channel(const NormSite& site, const std::string& strategy, int64_t channels,
                               const at::Tensor& x, const Pass& pass) {
-  if (pass.mode == Mode::evaluate_saved || pass.mode == Mode::evaluate_batch ||
-      pass.towers.total_samples() == 0) {
-    return;
-  }
-  int64_t values = channels;
-  for (int64_t d = 2; d < x.dim(); ++d) values *= x.size(d);
-  if (values == 1) {
-    throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
-                                          site.name + ", strategy " + strategy + ", set of 1)");
+  if (pass.mode == Mode::evaluate_saved || pass.mode == Mode::evaluate_batch) return;
+  for (int64_t t = 0; t < pass.towers.count(); ++t) {
+    if (pass.towers.samples(t) > 0 && channels * pass.towers.positions(t, positions_of(x)) == 1) {
+      throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
+                                            site.name + ", strategy " + strategy + ", set of 1)");
+    }
   }
 }
 

@@ -254,6 +254,18 @@ TEST_F(PlanAgain, CheckpointsOfAnotherNumberOfRanksAreToldWithTheCommandThatGoes
   EXPECT_TRUE(line.ends_with(" --ranks 2") && !has(line, "--ranks 1")) << line;
 }
 
+TEST_F(PlanAgain, CheckpointsThatExchangeOtherwiseAreToldWithTheCommandThatGoesOn) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "checkpoint_every": 5)");
+  std::string id = call_with_results({"plan", spec, "--todo"}).out;
+  id.pop_back();
+  const std::filesystem::path kept =
+      std::filesystem::path(scratch_ / "results") / "fake" / id / "2x1-cuda-peers/checkpoints";
+  std::filesystem::create_directories(kept);
+  std::ofstream(kept / "step5.safetensors") << "x";
+  const Answer answer = call_with_results({"run", spec, "--ranks", "2"});
+  EXPECT_TRUE(has(answer.err, " --ranks 2 --device cuda --exchange peers\n")) << answer.err;
+}
+
 TEST_F(PlanAgain, LooksForTheDataWhereItIsToldAFolder) {
   const auto spec = scratch_.write_spec(R"("on_files")");
   EXPECT_EQ(call_with_results({"plan", spec}).code, 0);

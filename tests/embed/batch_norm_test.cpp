@@ -427,6 +427,18 @@ TEST(Convert, NamesTheLayersThatCannotBeExchangedAndChangesNone) {
   EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
 }
 
+struct DoubledNormImpl : nn::BatchNorm2dImpl {
+  using BatchNorm2dImpl::BatchNorm2dImpl;
+  at::Tensor forward(const at::Tensor& x) { return 2 * BatchNorm2dImpl::forward(x); }
+};
+
+TEST(Convert, RefusesClassesThatAreMadeOfBatchNorm) {
+  nn::Sequential net(nn::BatchNorm2d(3), std::make_shared<DoubledNormImpl>(3));
+  EXPECT_SAYS(convert(*net, BatchNormOptions()),
+              "1 is a class made of BatchNorm, whose forward() would be lost");
+  EXPECT_NE(net[0]->as<nn::BatchNorm2d>(), nullptr);
+}
+
 TEST(Convert, LeavesFrozenParametersFrozen) {
   nn::Sequential net(nn::BatchNorm2d(3));
   net->named_parameters()["0.weight"].requires_grad_(false);

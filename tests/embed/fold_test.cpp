@@ -33,6 +33,21 @@ TEST(Fold, LeavesTheOutputsOfEveryStrategyWithStatistics) {
   }
 }
 
+// A convolution in whose place a plain one would compute something else.
+struct DoubledConvImpl : nn::Conv2dImpl {
+  using Conv2dImpl::Conv2dImpl;
+  at::Tensor forward(const at::Tensor& x) { return 2 * Conv2dImpl::forward(x); }
+};
+TORCH_MODULE(DoubledConv);
+
+TEST(Fold, LeavesClassesThatAreMadeOfAConvolution) {
+  nn::Sequential net(DoubledConv(nn::Conv2dOptions(3, 8, 1)), BatchNorm(8));
+  net->eval();
+  const at::Tensor x = batch(4, 9).to(at::kFloat), expected = net->forward(x);
+  EXPECT_EQ(fold(*net).size(), 1U);
+  EXPECT_TRUE(at::equal(net->forward(x), expected));
+}
+
 TEST(Fold, NamesTheLayersThatStay) {
   nn::Sequential net(BatchNorm(BatchNormOptions(3)), nn::Conv2d(3, 8, 1), nn::ReLU(),
                      BatchNorm(BatchNormOptions(8)), nn::Conv2d(8, 8, 1),

@@ -87,6 +87,18 @@ TEST(Judge, ARefusalIsItsOwnOutcomeWhateverTheOthersLost) {
   EXPECT_EQ(outcome.message, "message of error");
 }
 
+TEST(Judge, AResultStandsWhateverBreaksBehindIt) {
+  const auto judged = [](const RankEnd& first, const RankEnd& second) {
+    return judge({first, second}, Stop::none, 0, false).status;
+  };
+  const RankEnd crashed = reports(Status::crashed, 1, true);
+  for (const Status status : {Status::ok, Status::diverged}) {
+    EXPECT_EQ(judged(reports(status, 1, true), reports(status, 2, true)), status);
+    EXPECT_EQ(judged(reports(status), crashed), status);
+  }
+  EXPECT_EQ(judged(crashed, reports(Status::ok)), Status::crashed) << "rank 0 has no result";
+}
+
 TEST(Judge, ASilentRankIsATimeoutThatNamesIt) {
   const Outcome outcome =
       judge({reports(Status::crashed, 1, true), stopped(), stopped()}, Stop::none, 0, false);

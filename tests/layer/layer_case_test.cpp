@@ -155,6 +155,31 @@ TEST(LayerCase, InitialisationFromDataOverwritesTheGivenBias) {
   EXPECT_LT(relative_error(y.var({0, 2, 3}, /*unbiased=*/false), at::ones({2}, at::kDouble)), 1e-12);
 }
 
+// By those of its own, a rank of one value per image would refuse the other's single image, or wait for it.
+TEST(LayerCase, RanksCountTheValuesOfOthersByTheirImages) {
+  at::manual_seed(3);
+  const auto rows = [](const at::Tensor& x) { return x.movedim(1, -1).reshape({-1, 3}); };
+  LayerStep images, values;
+  for (const int64_t width : {4, 1}) {
+    images.inputs.push_back(at::randn({width == 4 ? 1 : 2, 3, width}, at::kDouble));
+    values.inputs.push_back(rows(images.inputs.back()));
+  }
+  for (const char* text : {R"("per_tower")", R"("every_tower")", R"("averaged")", R"("sync")", R"("mabn")",
+                           R"({"name": "batch_renorm", "schedule": null})"}) {
+    const LayerStepAnswer answer = apply_layer(random_case(Json::parse(text), {images}), 2).steps[0];
+    const LayerStepAnswer expected = apply_layer(random_case(Json::parse(text), {values})).steps[0];
+    for (size_t t = 0; t < 2; ++t)
+      EXPECT_LT(relative_error(rows(answer.outputs[t]), expected.outputs[t]), 1e-12) << text;
+    EXPECT_LT(relative_error(answer.running_var, expected.running_var), 1e-12) << text;
+  }
+  images.inputs[1] = at::randn({0, 3, 1}, at::kDouble);
+  EXPECT_EQ(refusal(random_case("sync", {images}), 2).second, "");
+  EXPECT_EQ(refusal(random_case("instance_norm", {images}), 2).second, "");
+  images.inputs = {at::randn({1, 3, 1}, at::kDouble), at::randn({0, 3, 4}, at::kDouble)};
+  EXPECT_NE(refusal(random_case("sync", {images}), 2).second.find("more than 1 value per channel"),
+            std::string::npos);
+}
+
 TEST(LayerCase, RefusalsNameTheKey) {
   at::manual_seed(3);
   const LayerStep step = random_step({2, 1});

@@ -165,7 +165,8 @@ TORCH_MODULE(BatchNorm);
 // what each layer has, and its name is its path. Weights and statistics stay, in the same tensors. Returns
 // how many layers it changed. C++ fixes the type of a module's members: only layers in Sequential, ModuleList
 // and ModuleDict can be exchanged from outside. Others are refused, all of them named, before anything is
-// changed: declare such a member as bnlab::BatchNorm, which is a BatchNorm2d until it is converted.
+// changed: declare such a member as bnlab::BatchNorm, which is a BatchNorm2d until it is converted. A
+// class made of BatchNorm is refused, too.
 BNLAB_API int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
 // And back: a torch::nn::BatchNorm2d (dims 2), 1d or 3d in the place of every BatchNorm whose strategy has
 // BatchNorm's parameters, with new tensors: convert before the optimizer is made. Layers with a fused ReLU
@@ -174,8 +175,9 @@ BNLAB_API int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
 
 // Puts each BatchNorm in a Sequential into the convolution or linear layer just before it there, for
 // evaluations alone: a new one stands in its place, and an Identity, or the ReLU that was fused, in the
-// norm's. Outputs stay the same up to rounding. Returns the BatchNorms that stay, with why: {"1: its
-// strategy group_norm depends on its input"}. Throws where one is not in evaluation mode.
+// norm's. Outputs stay the same up to rounding; a linear layer's inputs are [rows, features]. Returns the
+// BatchNorms that stay, with why: {"1: its strategy group_norm depends on its input"}. Throws where one is
+// not in evaluation mode.
 BNLAB_API std::vector<std::string> fold(torch::nn::Module& module);
 
 // Recomputes the running statistics of all layers below `module` over `batches` training batches, merged
