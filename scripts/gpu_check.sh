@@ -289,24 +289,22 @@ traced() {
 }
 
 part_trace() {
-  local spec=$out/trace/pspnet.json small=() strategy tried
+  local spec=$out/trace/pspnet.json strategy tried log
   mkdir -p "$out/trace"
   cat >"$spec" <<'JSON'
 {"task": {"name": "shapes", "size": [473, 473], "train": 64, "test": 2}, "precision": "bfloat16",
  "model": {"name": "pspnet", "backbone": {"name": "resnet", "depth": 50}, "auxiliary_weight": 0.4}, "steps": 100,
  "optimizer": {"lr": 0.01, "weight_decay": 1e-4}, "towers": 2, "batch_per_tower": 2, "strategy": "per_tower"}
 JSON
-  if [ $simulated = yes ]; then
-    traced pspnet 1 "$spec" 'task.size=[17,17]' model.backbone.depth=18 model.backbone.width=4
-    return
-  fi
+  [ $simulated = no ] || { traced pspnet 1 "$spec" 'task.size=[17,17]' model.backbone.{depth=18,width=4}; return; }
   traced pspnet 1 "$spec" towers=1 batch_per_tower=4
   traced pspnet_plain 1 "$spec" towers=1 batch_per_tower=4 cuda_graph=false
   traced unet_resnet50 1 norm_cost_gpu
   for tried in 10 0; do  # algorithms of cuDNN for each convolution: as bnlab does, and all
-    limited 90 "$out/trace/eager-$tried.log" "$BNLAB_INTERPRETER" tests/bench/rivals_bench.py --trace --algorithms $tried \
+    log=$out/trace/eager-$tried.log
+    limited 90 "$log" "$BNLAB_INTERPRETER" tests/bench/rivals_bench.py --trace --algorithms $tried \
       --case pspnet:bfloat16 --results "$out/trace"
-    judged "$out/trace/eager-$tried.log" "PyTorch's trace broke off"
+    judged "$log" "PyTorch's trace broke off"
   done
   [ "$gpus" -lt 2 ] || for strategy in per_tower sync; do traced pspnet_2_$strategy 2 "$spec" strategy=$strategy; done
 }

@@ -57,15 +57,24 @@ std::map<std::string, std::string> known_names(const std::string& spec, const st
 // With the places that were looked at, and the nearest name that one of them has.
 std::string no_such_spec(const std::string& spec, const std::string& results_dir) {
   std::error_code none;
-  if (fs::is_directory(spec, none))
-    return spec + ": this folder keeps no " + kSpecFile + "; name the spec's own file";
+  if (fs::is_directory(spec, none)) {
+    const std::string keeps_none = spec + ": this folder keeps no " + kSpecFile + "; name ";
+    for (const auto& entry : fs::directory_iterator(spec, none))
+      if (fs::exists(entry.path() / kSpecFile, none))
+        return keeps_none + "a folder in it, such as " + entry.path().string();
+    const fs::path name = (fs::path(spec) / "").lexically_normal().parent_path().filename();
+    const auto known = mapped(known_specs(), [](const fs::path& file) { return file.stem(); });
+    return keeps_none +
+           (std::ranges::count(known, name) > 0 ? "its spec: " + name.string() : "the spec's own file");
+  }
   const std::map<std::string, std::string> known = known_names(spec, results_dir);
   const std::string near =
       nearest(fs::path(spec).stem().string(), mapped(known, [](const auto& name) { return name.first; }));
   const std::string where = fs::is_directory(kExperiments, none)
                                 ? std::string(kExperiments) + "/"
                                 : std::string(kExperiments) + "/ (looked for in " +
-                                      fs::current_path().string() + ", where none is)";
+                                      fs::current_path().string() +
+                                      ", where none is: call it from bnlab's folder)";
   return spec.substr(0, kLongestShown) + ": no such spec file, and none of this name in " + where + " or " +
          results_dir + "/" +
          (near.empty() ? "; bnlab init FILE begins one" : "; did you mean " + known.at(near) + "?");

@@ -92,6 +92,9 @@ int init(const InitRequest& request) {
   const std::string name = std::filesystem::path(request.file).stem().string();
   if (const std::string problem = name_problem(name); !problem.empty())
     throw Error(Error::Kind::usage, request.file + ": the file's name is that of the experiment: " + problem);
+  if (std::filesystem::is_directory(request.file))
+    throw Error(Error::Kind::usage, request.file + " is a folder; name a file in it, such as " +
+                                        (std::filesystem::path(request.file) / "mine.json").string());
   if (std::filesystem::exists(request.file) && !request.force)
     throw Error(Error::Kind::usage, request.file + " exists; --force replaces it");
   write_atomically(request.file, commented_spec());

@@ -88,8 +88,10 @@ void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
                 "bnlab run " +
                     shell_word(request.spec.name) + " begins with it");
   }
+  check_before_tuning(plan.experiment, asked.only);
   plan.remarks.push_back("first, " + tuning.sentence() + "; then " +
-                         std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");
+                         std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow" +
+                         (asked.only.empty() ? "" : ", of which --only chooses"));
   Experiment first = tuning.runs;
   const TuningScores scores = scores_of(tuning, list_records(asked.results_dir, first.name));
   first.runs = needed_runs(tuning, scores);

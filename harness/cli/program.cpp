@@ -23,6 +23,7 @@
 namespace bnlab {
 namespace {
 
+constexpr const char* kBuildMore = "scripts/build.sh release bnlab-more builds it in about two minutes";
 constexpr size_t kLongestName = 200;             // characters in a message
 constexpr size_t kOptions = 28, kCommands = 14;  // the columns of help at which texts begin
 constexpr std::array kHeadings = {"Start here", "Experiments", "Results",     "Trained networks",
@@ -55,15 +56,25 @@ std::string help_text(const std::string& what, const std::string& examples, cons
          "\n" + taken + "\n" + wrapped(kProgramTexts.exit_codes, 0, help_columns());
 }
 
+// bnlab-more, which lies beside this program and has all commands.
+std::filesystem::path more_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").replace_filename("bnlab-more");
+}
+
 std::string program_help() {
   std::string taken = "\nOptions:\n" + help_entry("--version", "Print the version and exit", kOptions) +
                       help_entry("-h,--help", "Print this help and exit", kOptions);
   Heading last = Heading::none;
+  Words elsewhere;
   for (const Command& command : listed_commands()) {
     if (std::exchange(last, command.heading) != command.heading)
       taken += "\n" + std::string(kHeadings.at(static_cast<size_t>(command.heading))) + ":\n";
     taken += help_entry(command.name, command.summary, kCommands);
+    if (!command.ask) elsewhere.push_back(command.name);
   }
+  if (!elsewhere.empty() && !std::filesystem::exists(more_program()))
+    taken +=
+        "\n" + wrapped("Not built here: " + joined(elsewhere) + "; " + kBuildMore + ".", 0, help_columns());
   return help_text(kProgramTexts.what, kProgramTexts.examples, " [options] [COMMAND]", taken);
 }
 
@@ -158,10 +169,9 @@ bool has_commands_elsewhere() {
   return std::ranges::any_of(registry(), [](const auto& entry) { return !entry.second.ask; });
 }
 
-// Goes on as bnlab-more, which lies beside this program and has all commands. Returns where it is not built.
+// Goes on as bnlab-more. Returns where it is not built.
 void go_on_as_more(const Words& words) {
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe").replace_filename("bnlab-more").string();
+  const std::string program = more_program().string();
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -304,8 +314,8 @@ int run_program(int argc, const char* const* argv) {
   const bool of_all = name == "man" || name == "completion";  // they tell what each command takes
   if (!command->ask || (of_all && has_commands_elsewhere())) go_on_as_more(words);
   if (!command->ask) {
-    std::cerr << "bnlab: " << name << " is a command of bnlab-more, which is not built here; "
-              << "scripts/build.sh release bnlab-more builds it in about two minutes\n";
+    std::cerr << "bnlab: " << name << " is a command of bnlab-more, which is not built here; " << kBuildMore
+              << "\n";
     return exit_code::kEnvironment;
   }
   return carried_out(*command, typed, words);

@@ -9,6 +9,7 @@
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/launch/rank_settings.hpp"
+#include "harness/launch/selection.hpp"
 #include "harness/store/records.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/support/error.hpp"
@@ -98,6 +99,7 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
     if (leads) keep_scores(experiment, {}, request.results_dir);
     return summary;
   }
+  check_before_tuning(experiment, request.only);
   if (summary.leads) std::cerr << "first, " << experiment.tuning->sentence() << "\n";
   LaunchRequest asked = for_tuning(request);
   Experiment runs = experiment.tuning->runs;

@@ -31,6 +31,12 @@ void keep_spec(const Experiment& experiment, const std::string& results, std::ve
   const bool there = std::filesystem::exists(file);
   if (there && read_text(file) == text) return;
   if (there) {
+    const Json held = Json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
+    if (!held.is_object() || !held.contains("task")) {
+      throw Error(Error::Kind::usage, file.string() +
+                                          " is no spec of bnlab, which would be written there; name another "
+                                          "folder with --results");
+    }
     remarks.push_back(file.string() +
                       " held another spec and now holds this one; runs that only the other asked for stay");
   }

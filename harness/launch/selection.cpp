@@ -135,4 +135,17 @@ std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<st
   return std::ranges::any_of(filters, is_any_seed) ? one_of_each_cell(std::move(selected)) : selected;
 }
 
+void check_before_tuning(const Experiment& experiment, const std::vector<std::string>& texts) {
+  std::vector<Filter> filters = mapped(texts, parse);
+  std::erase_if(filters, [&](const Filter& filter) {
+    if (filter.key == kRun || (filter.key == "steps" && !experiment.tune->lengths.empty())) return true;
+    for (const auto& tried : experiment.tune->grid.items())
+      if ((tried.key() + ".").starts_with(filter.key + ".")) return true;
+    return false;
+  });
+  for (const Filter& filter : filters)
+    if (!is_any_seed(filter)) check(filter, experiment.runs);
+  check_together(filters, experiment.runs);
+}
+
 }  // namespace bnlab

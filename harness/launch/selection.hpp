@@ -21,4 +21,7 @@ namespace bnlab {
 std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<std::string>& filters,
                                  const std::string& slice = "");
 
+// The same errors where `tune` has not chosen yet, but for keys that it chooses, or a part of.
+void check_before_tuning(const Experiment& experiment, const std::vector<std::string>& filters);
+
 }  // namespace bnlab

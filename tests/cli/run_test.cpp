@@ -94,7 +94,19 @@ TEST_F(RunAgain, AFolderOfResultsStandsForItsSpec) {
   EXPECT_TRUE(has(call_with_results({"report", "fake"}).out, "left"));
   EXPECT_TRUE(has(call_with_results({"status", "--json"}).out, "\"total\": 2"));
   const Answer none = call({"report", scratch_ / "results"});
-  EXPECT_TRUE(has(none.err, "this folder keeps no spec.json")) << none.err;
+  EXPECT_TRUE(has(none.err, "this folder keeps no spec.json; name a folder in it, such as " +
+                                (scratch_ / "results/fake")))
+      << none.err;
+}
+
+TEST_F(RunAgain, WritesNoSpecOverAFileOfSomebodyElses) {
+  const std::string file = scratch_ / "results/fake/spec.json";
+  std::filesystem::create_directories(scratch_ / "results/fake");
+  std::ofstream(file) << R"({"a": 1})";
+  const Answer answer = call_with_results({"run", scratch_.write_spec(test::behaves("ok"))});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, file + " is no spec of bnlab")) << answer.err;
+  EXPECT_EQ(read_text(file), R"({"a": 1})");
 }
 
 TEST_F(RunAgain, ANewerSpecReplacesTheKeptOneAloud) {

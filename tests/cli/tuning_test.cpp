@@ -118,6 +118,16 @@ TEST_F(TunedMatrix, IsTunedWholeWhateverPartIsAskedFor) {
   EXPECT_EQ(scratch_.records().size(), 1U);
 }
 
+TEST_F(TunedMatrix, IsNotTunedForAPartThatIsNotThere) {
+  for (const char* command : {"plan", "run"}) {
+    const Answer answer = call_with_results({command, spec("[0.1, 0.2]"), "--only", "strategy=lefft"});
+    EXPECT_EQ(answer.code, exit_code::kUsage);
+    EXPECT_TRUE(has(answer.err, "no run has")) << answer.err;
+  }
+  EXPECT_EQ(call_with_results({"plan", spec("[0.1, 0.2]"), "--only", "optimizer.lr=0.2"}).code, 0)
+      << "the rate may be chosen";
+}
+
 TEST_F(TunedMatrix, WaitsForRunsThatFailed) {
   const Answer answer = call_with_results({"run", spec("[0.1]", "exit"), "--ranks", "1"});
   EXPECT_EQ(answer.code, exit_code::kFailed);
