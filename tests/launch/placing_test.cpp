@@ -148,7 +148,8 @@ TEST_F(Placing, WhatExchangedOverPeersDoesSoAgain) {
   request_.results_dir = scratch_ / "results";
   const Experiment experiment = load_experiment(scratch_.write_spec(test::behaves("ok"), kSixTowers));
   remember_placement(experiment, {place(kSixTowers, 1)}, request_);
-  request_ = {.results_dir = request_.results_dir};
+  request_.exchange.reset();
+  request_.ranks = 0;
   for (const int gpus : {1, 2}) {
     EXPECT_EQ(place(kSixTowers, gpus).placement.name(), "2x3-cuda-peers");
     EXPECT_TRUE(std::ranges::count(remarks_,

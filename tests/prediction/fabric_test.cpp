@@ -125,7 +125,9 @@ TEST(Clusters, WithoutAProbeTheIntervalHoldsThoseOfTheSamePath) {
 // Factors 2 and 8 on one path, 4 on another: the means are those of the paths, the scatter is the first's.
 TEST(Clusters, AreFittedApartByTheirPaths) {
   const auto cluster = [](const std::string& path, double factor) {
-    Cluster one{.path = path, .ranks = 8};
+    Cluster one;
+    one.path = path;
+    one.ranks = 8;
     one.points = {{128, factor * one.modelled({128, 0})}};
     return one;
   };
