@@ -147,7 +147,9 @@ def draw(found):
             rows += [{"experiment": report.name, "by": by, **each.cell._asdict(), "predicted": each.loss,
                       "half_width": each.half_width, "nearest": each.nearest} for each in judged]
         of_report[0].set_ylabel("points below sync")
-    return Drawing(figure, rows, says)
+    # The last digits of a fit are the processor's.
+    rounded = [{key: round(value, 6) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
+    return Drawing(figure, rounded, says)
 
 
 if __name__ == "__main__":
