@@ -55,12 +55,6 @@ void remark(std::vector<std::string>& remarks, const std::string& sentence) {
   if (std::find(remarks.begin(), remarks.end(), sentence) == remarks.end()) remarks.push_back(sentence);
 }
 
-// Whether GPUs would exchange over peers' memory, where several ranks may share one.
-bool over_peers(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last) {
-  const std::optional<Exchange> said = run.exchange ? run.exchange : request.exchange;
-  return (said ? said : last.exchange) == Exchange::peers;
-}
-
 int choose_ranks(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last,
                  const WorldFacts& facts, int gpus, std::vector<std::string>& remarks) {
   const int asked = facts.joined() ? facts.ranks : request.ranks;
@@ -76,8 +70,7 @@ int choose_ranks(const RunSpec& run, const LaunchRequest& request, const LastPla
     }
     return *run.ranks;
   }
-  const bool as_before =
-      asked == 0 && last.ranks > 0 && (gpus == 0 || last.ranks <= gpus || over_peers(run, request, last));
+  const bool as_before = asked == 0 && last.ranks > 0 && (gpus == 0 || last.ranks <= gpus);
   if (as_before) {
     remark(remarks, "ranks: " + std::to_string(last.ranks) +
                         ", as when runs of this folder were started last; "
@@ -103,8 +96,8 @@ Device default_device(const RunSpec& run, const LaunchRequest& request, const La
   const int gpus = facts.gpus();
   if (gpus == 0) return Device::cpu;
   const int ranks = choose_ranks(run, request, last, facts, gpus, remarks);
-  if (ranks <= gpus || over_peers(run, request, last) || (facts.joined() && gpus_are_shared()))
-    return Device::cuda;
+  const bool over_peers = (run.exchange ? run.exchange : request.exchange) == Exchange::peers;
+  if (ranks <= gpus || over_peers || (facts.joined() && gpus_are_shared())) return Device::cuda;
   if (facts.joined()) {
     throw Error(
         Error::Kind::environment,
@@ -139,13 +132,6 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest&
                                         const Placement& placement, std::vector<std::string>& remarks) {
   const bool on_gpus = placement.device == Device::cuda;
   const std::optional<Exchange> wanted = run.exchange ? run.exchange : request.exchange;
-  const bool as_before = !wanted && placement.ranks > 1 && facts.one_host &&
-                         last.exchange == (on_gpus ? Exchange::peers : Exchange::sockets);
-  if (as_before) {
-    remark(remarks, "exchange: " + name_of(*last.exchange) +
-                        ", as when runs of this folder were started last; --exchange chooses otherwise");
-    return last.exchange;
-  }
   if (placement.ranks == 1 || (on_gpus && wanted != Exchange::peers)) {
     if (request.exchange)
       remark(remarks, on_gpus ? "--exchange does not apply to runs on GPUs, but for peers, or on one rank"
@@ -166,6 +152,11 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest&
                     (on_gpus ? "leave --exchange peers away" : "give --exchange sockets"));
   }
   if (on_gpus) return wanted;
+  if (!wanted && last.exchange == Exchange::sockets && facts.one_host) {
+    remark(remarks,
+           "exchange: sockets, as when runs of this folder were started last; --exchange chooses otherwise");
+    return Exchange::sockets;
+  }
   return wanted.value_or(facts.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
 

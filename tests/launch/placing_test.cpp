@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "harness/support/error.hpp"
 #include "tests/launch/scratch.hpp"
 
@@ -140,23 +138,6 @@ TEST_F(Placing, RanksThatExchangeOverPeersShareAGpu) {
   EXPECT_EQ(run.placement.exchange, Exchange::peers);
   request_.device = Device::cpu;
   EXPECT_THROW(place(kSixTowers, 1), Error);
-}
-
-TEST_F(Placing, WhatExchangedOverPeersDoesSoAgain) {
-  request_.exchange = Exchange::peers;
-  request_.ranks = 2;
-  request_.results_dir = scratch_ / "results";
-  const Experiment experiment = load_experiment(scratch_.write_spec(test::behaves("ok"), kSixTowers));
-  remember_placement(experiment, {place(kSixTowers, 1)}, request_);
-  request_.exchange.reset();
-  request_.ranks = 0;
-  for (const int gpus : {1, 2}) {
-    EXPECT_EQ(place(kSixTowers, gpus).placement.name(), "2x3-cuda-peers");
-    EXPECT_TRUE(std::ranges::count(remarks_,
-                                   "exchange: peers, as when runs of this folder were started last; "
-                                   "--exchange chooses otherwise"));
-  }
-  EXPECT_EQ(place(kSixTowers, 0).placement.name(), "2x3-cpu");
 }
 
 TEST_F(Placing, MoreRanksThanGpusUseTheCpuAloudWhereNoDeviceWasGiven) {
