@@ -250,32 +250,33 @@ TEST_F(PlanAgain, TellsAllFaultsOfTheDataAsRunDoes) {
   }
 }
 
-TEST_F(PlanAgain, CheckpointsOfAnotherNumberOfRanksAreToldWithTheCommandThatGoesOn) {
-  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "checkpoint_every": 5)");
-  std::string id = call_with_results({"plan", spec, "--todo"}).out;
-  id.pop_back();
-  const std::filesystem::path kept =
-      std::filesystem::path(scratch_ / "results") / "fake" / id / "2x1-cpu/checkpoints";
-  std::filesystem::create_directories(kept);
-  std::ofstream(kept / "step5.safetensors") << "x";
-  const Answer answer = call_with_results({"run", spec, "--ranks", "1"});
-  EXPECT_TRUE(has(answer.err, "1 run has checkpoints of 2 ranks (2x1-cpu)")) << answer.err;
-  const size_t command = answer.err.find("and goes on with: bnlab run ");
-  ASSERT_NE(command, std::string::npos) << answer.err;
-  const std::string line = answer.err.substr(command, answer.err.find('\n', command) - command);
+// What `run --ranks RANKS` says where a run that is placed otherwise has a checkpoint.
+class BesideCheckpoints : public PlanAgain {
+ protected:
+  std::string told(const std::string& ranks, const std::string& placement) {
+    const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "checkpoint_every": 5)");
+    std::string id = call_with_results({"plan", spec, "--todo"}).out;
+    id.pop_back();
+    const std::filesystem::path kept =
+        std::filesystem::path(scratch_ / "results") / "fake" / id / placement / "checkpoints";
+    std::filesystem::create_directories(kept);
+    std::ofstream(kept / "step5.safetensors") << "x";
+    return call_with_results({"run", spec, "--ranks", ranks}).err;
+  }
+};
+
+TEST_F(BesideCheckpoints, OfAnotherNumberOfRanksTheCommandThatGoesOnIsTold) {
+  const std::string said = told("1", "2x1-cpu");
+  EXPECT_TRUE(has(said, "1 run has checkpoints of 2 ranks (2x1-cpu)")) << said;
+  const size_t command = said.find("and goes on with: bnlab run ");
+  ASSERT_NE(command, std::string::npos) << said;
+  const std::string line = said.substr(command, said.find('\n', command) - command);
   EXPECT_TRUE(line.ends_with(" --ranks 2") && !has(line, "--ranks 1")) << line;
 }
 
-TEST_F(PlanAgain, CheckpointsThatExchangeOtherwiseAreToldWithTheCommandThatGoesOn) {
-  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "checkpoint_every": 5)");
-  std::string id = call_with_results({"plan", spec, "--todo"}).out;
-  id.pop_back();
-  const std::filesystem::path kept =
-      std::filesystem::path(scratch_ / "results") / "fake" / id / "2x1-cuda-peers/checkpoints";
-  std::filesystem::create_directories(kept);
-  std::ofstream(kept / "step5.safetensors") << "x";
-  const Answer answer = call_with_results({"run", spec, "--ranks", "2"});
-  EXPECT_TRUE(has(answer.err, " --ranks 2 --device cuda --exchange peers\n")) << answer.err;
+TEST_F(BesideCheckpoints, OfAnotherExchangeTheCommandThatGoesOnIsTold) {
+  const std::string said = told("2", "2x1-cuda-peers");
+  EXPECT_TRUE(has(said, " --ranks 2 --device cuda --exchange peers\n")) << said;
 }
 
 TEST_F(PlanAgain, LooksForTheDataWhereItIsToldAFolder) {

@@ -45,18 +45,6 @@ TEST(RanksHandedIn, MayHaveImagesOfDifferentSizes) {
   }
 }
 
-// By its own images rank 1 would give rank 0 a single value.
-TEST(RanksHandedIn, CountTheValuesOfTheOthersByTheirImages) {
-  for (const char* strategy : {"averaged", R"({"name": "batch_renorm", "schedule": null})"}) {
-    const auto [first, second] = on_two_ranks([&](const Ranks& ranks) {
-      BatchNorm layer = norm_of(synced(ranks).strategy(strategy));
-      const at::Tensor x = ranks.rank() == 0 ? batch(1, 0, 5) : batch(2, 0, 1);
-      return refusal([&] { layer->forward(x); });
-    });
-    EXPECT_EQ(first + second, "") << strategy;
-  }
-}
-
 TEST(RanksHandedIn, HoldTheMergedStatisticsAfterEveryStep) {
   for (const char* strategy : {"per_tower", "averaged", "every_tower"}) {
     const auto run = [&](const Ranks& ranks, bool current) {
