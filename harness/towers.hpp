@@ -4,8 +4,10 @@
 // alone is decided everywhere alike without an exchange.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace bnlab {
@@ -29,6 +31,9 @@ class Towers {
   // Elements per row and channel; `here`, as on this rank, where no others are known.
   int64_t positions(int64_t tower, int64_t here) const {
     return positions_.empty() ? here : positions_[static_cast<size_t>(tower / per_rank_)];
+  }
+  bool positions_differ() const {
+    return std::ranges::adjacent_find(positions_, std::not_equal_to<>()) != positions_.end();
   }
   // Of the tower's first sample in the global batch; of tower T: the end.
   int64_t offset(int64_t tower) const { return offsets_[static_cast<size_t>(tower)]; }

@@ -18,20 +18,6 @@ namespace {
 
 constexpr const char* kCount = "num_batches_tracked";
 
-// Whether the strategy's exchange may take element counts from sizes, which then must be every rank's own.
-bool counts_by_sizes(const Json& strategy) {
-  return strategy.contains("route") || (strategy.contains("base") && counts_by_sizes(strategy.at("base")));
-}
-
-// [rows, C, ...] as [rows * positions, C], and back.
-at::Tensor flattened(const at::Tensor& x) {
-  return x.defined() ? x.movedim(1, -1).reshape({-1, x.size(1)}) : x;
-}
-
-at::Tensor unflattened(const at::Tensor& y, const at::Tensor& like) {
-  return y.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
-}
-
 // Whatever has parameters, eps or momentum is one.
 WritableLayer& writable(Layer& layer) {
   return dynamic_cast<WritableLayer&>(layer);
@@ -181,7 +167,7 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
     y = residual.defined() ? y + residual : y;
     return options_.relu() ? y.relu() : y;
   }
-  if (!training) return apply(x, residual, towers(as_everywhere(x), false), Mode::evaluate_saved);
+  if (!training) return apply(x, residual, towers(as_everywhere(x)), Mode::evaluate_saved);
   const bool trains = !has_statistics || counts();
   if (trains) freeze_parameters();
   at::Tensor y = pass(x, residual, trains ? Mode::train : Mode::evaluate_batch);
@@ -241,7 +227,7 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
   const bool joins = meeting.is_expected() && at::GradMode::is_enabled() && mode != Mode::calibrate;
   at::Tensor y;
   if (options_.ranks().size() == 1 || options_.equal_batches()) {
-    y = apply(x, residual, towers(as_everywhere(x), false), mode);
+    y = apply(x, residual, towers(as_everywhere(x)), mode);
   } else if (joins && !strategy_->work(step()).meets) {
     WaitingPass waiting{.place = place(x, mode),
                         .layer = weak_from_this(),
@@ -249,19 +235,14 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
                         .begun = begun_,
                         .counts = counts,
                         .updates = {}};
-    y = apply(x, residual, towers(as_everywhere(x), false), mode, UpdateAt::known_sizes);
+    y = apply(x, residual, towers(as_everywhere(x)), mode, UpdateAt::known_sizes);
     if (RunningStatistics* statistics = strategy_->running_statistics())
       waiting.updates = statistics->take_updates();
     meeting.wait(std::move(waiting));
     steps_ += counts ? 1 : 0;
     return y;
   } else {
-    const Sizes sizes = meeting.meet(place(x, mode));
-    const bool differ =
-        std::ranges::adjacent_find(sizes.positions, std::not_equal_to<>()) != sizes.positions.end();
-    y = differ && counts_by_sizes(strategy_json_)
-            ? unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x)
-            : apply(x, residual, towers(sizes, false), mode);
+    y = apply(x, residual, towers(meeting.meet(place(x, mode))), mode);
   }
   if (counts) count(steps_++, joins);
   return y;
@@ -306,7 +287,7 @@ void EmbeddedSite::complete(const WaitingPass& pass, const Sizes& sizes) {
   if (!keeps_statistics() || !pass.counts) return;
   if (seen_.differ_from(buffers_)) adopt();
   if (pass.begun == begun_) {
-    for (const StatisticsUpdate& update : pass.updates) update(towers(sizes, false));
+    for (const StatisticsUpdate& update : pass.updates) update(towers(sizes));
     count(pass.step, /*joins=*/true);
   } else {
     merge_in_time(/*joins=*/true);  // on other ranks the pass may count
@@ -334,18 +315,13 @@ Sizes EmbeddedSite::as_everywhere(const at::Tensor& x) const {
   return {std::vector<int64_t>(ranks, x.size(0)), std::vector<int64_t>(ranks, positions_of(x))};
 }
 
-// by_element: a sample is one position of a row.
-Towers EmbeddedSite::towers(const Sizes& sizes, bool by_element) const {
+Towers EmbeddedSite::towers(const Sizes& sizes) const {
   const int64_t each = options_.towers_per_rank();
   std::vector<int64_t> samples;
-  for (size_t r = 0; r < sizes.rows.size(); ++r) {
-    for (int64_t t = 0; t < each; ++t) {
-      const int64_t rows = sizes.rows[r] / each + (t < sizes.rows[r] % each ? 1 : 0);
-      samples.push_back(by_element ? rows * sizes.positions[r] : rows);
-    }
-  }
-  return {std::move(samples), options_.ranks().size(), options_.ranks().rank(),
-          by_element ? std::vector<int64_t>() : sizes.positions};
+  for (size_t r = 0; r < sizes.rows.size(); ++r)
+    for (int64_t t = 0; t < each; ++t)
+      samples.push_back(sizes.rows[r] / each + (t < sizes.rows[r] % each ? 1 : 0));
+  return {std::move(samples), options_.ranks().size(), options_.ranks().rank(), sizes.positions};
 }
 
 // Without a gradient, optimizers pass a parameter over. One that the strategy trains again gets it back, but

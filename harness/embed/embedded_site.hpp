@@ -86,7 +86,7 @@ class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<Em
                    UpdateAt update = UpdateAt::every_pass);
   MeetingPlace place(const at::Tensor& x, Mode mode) const;
   Sizes as_everywhere(const at::Tensor& x) const;
-  Towers towers(const Sizes& sizes, bool by_element) const;
+  Towers towers(const Sizes& sizes) const;
   void freeze_parameters();
   bool counts() const;
   void count(int64_t step, bool joins);

@@ -46,12 +46,14 @@ class GatherActivations : public Route {
   }
 
   // The rows of all ranks on rank 0, undefined elsewhere. They travel in tensors as large as the largest
-  // rank's.
-  at::Tensor gathered(const at::Tensor& x) const {
-    const Towers& towers = pooled_.towers;
+  // rank's; where ranks have other positions, as [rows * positions, C].
+  at::Tensor gathered(at::Tensor x) const {
+    if (pooled_.towers.positions_differ()) x = x.movedim(1, -1).reshape({-1, x.size(1)});
+    const kernels::Offsets offsets = all_offsets();
+    const int64_t each = pooled_.towers.per_rank();
     std::vector<int64_t> rows;
-    for (int r = 0; r < towers.ranks(); ++r)
-      rows.push_back((towers.begin_of_rank(r + 1) - towers.begin_of_rank(r)) * pooled_.rows_per_sample);
+    for (int64_t t = 0; t < pooled_.towers.count(); t += each)
+      rows.push_back(offsets[static_cast<size_t>(t + each)] - offsets[static_cast<size_t>(t)]);
     const int64_t most = *std::max_element(rows.begin(), rows.end());
     at::Tensor padded = (on_host_ ? x.cpu() : x).contiguous();
     if (x.size(0) < most) {
@@ -69,9 +71,12 @@ class GatherActivations : public Route {
   }
 
   kernels::Offsets all_offsets() const {
+    const Towers& towers = pooled_.towers;
     kernels::Offsets offsets{0};
-    for (const int64_t n : pooled_.towers.all_samples())
-      offsets.push_back(offsets.back() + n * pooled_.rows_per_sample);
+    for (int64_t t = 0; t < towers.count(); ++t) {
+      const int64_t rows = towers.samples(t) * pooled_.rows_per_sample;
+      offsets.push_back(offsets.back() + rows * (towers.positions_differ() ? towers.positions(t, 1) : 1));
+    }
     return offsets;
   }
 
