@@ -42,6 +42,8 @@ at::Tensor like(const char* where, const char* name, const at::Tensor& tensor, c
 BackwardInputs backward_inputs(const char* where, const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& y, const Offsets& offsets, const at::Tensor& mean,
                                Activation activation, const FromInput& from_input, Layout& layout);
+// at::empty, whose header CUDA sources take long to compile.
+at::Tensor empty_tensor(at::IntArrayRef sizes, const at::TensorOptions& options);
 at::Tensor empty_rows(const at::Tensor& x, const Offsets& offsets);  // what `moments` gives
 
 // What the layers of response.hpp and squash.hpp take and give on CUDA, of one layout and dense; undefined

@@ -5,7 +5,7 @@ namespace bnlab::kernels::cuda {
 
 void backward_input(const Layout& layout, const Offsets& offsets, const BackwardInputs& in,
                     const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, at::Tensor& out) {
-  const c10::cuda::CUDAGuard guard(in.x.device());
+  const c10::DeviceGuard guard(in.x.device());
   dispatch(in.x.scalar_type(), [&](auto empty) {
     using T = typename decltype(empty)::Element;
     Arguments<T> arguments = backward_arguments<T>(in);
@@ -23,7 +23,7 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
 
 // Elements need no channels here: the tensor is one long plane.
 void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out) {
-  const c10::cuda::CUDAGuard guard(dy.device());
+  const c10::DeviceGuard guard(dy.device());
   dispatch(dy.scalar_type(), [&](auto arguments) {
     using T = typename decltype(arguments)::Element;
     arguments.dy = data<T>(dy);

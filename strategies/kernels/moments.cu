@@ -5,7 +5,7 @@ namespace bnlab::kernels::cuda {
 
 void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out,
              const ForwardStep* forward, const RunningUpdate* update) {
-  const c10::cuda::CUDAGuard guard(x.device());
+  const c10::DeviceGuard guard(x.device());
   if (x.numel() == 0) {
     out.zero_();
     return;

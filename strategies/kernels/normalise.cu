@@ -4,7 +4,7 @@
 namespace bnlab::kernels::cuda {
 
 void normalise(const Layout& layout, const Offsets& offsets, const NormaliseInputs& in, at::Tensor& out) {
-  const c10::cuda::CUDAGuard guard(in.x.device());
+  const c10::DeviceGuard guard(in.x.device());
   dispatch(in.x.scalar_type(), [&](auto arguments) {
     using T = typename decltype(arguments)::Element;
     arguments.x = data<T>(in.x);

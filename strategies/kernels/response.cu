@@ -146,8 +146,8 @@ void response_forward(const LayerTensors& in, const Coefficients& k, const Respo
 void response_backward(const LayerTensors& in, const Coefficients& k, const ResponseOptions& options,
                        const ResponseGradients& out) {
   const int64_t samples = in.layout.rows, channels = in.layout.channels;
-  const at::Tensor sums = at::empty({samples, 3, channels}, k.scale.options());
-  const at::Tensor b = at::empty({samples, channels}, k.scale.options());
+  const at::Tensor sums = empty_tensor({samples, 3, channels}, k.scale.options());
+  const at::Tensor b = empty_tensor({samples, channels}, k.scale.options());
   with_layer(in, [&](auto arguments) {
     using T = typename decltype(arguments)::Element;
     using A = Compute<T>;

@@ -107,7 +107,7 @@ void squash_forward(const LayerTensors& in, const SquashOptions& options) {
 }
 
 void squash_backward(const LayerTensors& in, const SquashOptions& options, const SquashGradients& out) {
-  const at::Tensor slopes = at::empty({in.layout.channels}, options.alpha.options());
+  const at::Tensor slopes = empty_tensor({in.layout.channels}, options.alpha.options());
   with_squash(in, options, [&](const auto& arguments, auto rows, auto vector) {
     using T = typename std::remove_cvref_t<decltype(arguments)>::Element;
     using A = Compute<T>;

@@ -1,7 +1,7 @@
 // The steps of kernels.hpp on a GPU: one thread per item, or several where an item goes over many rows,
 // one launch each, on the current stream.
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <type_traits>
 
@@ -114,7 +114,7 @@ constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Team&>;
 
 template <class Body>
 void each_item(const Body& body, int64_t items, at::Device device) {
-  const c10::cuda::CUDAGuard guard(device);
+  const c10::DeviceGuard guard(device);
   const auto blocks = [&](int64_t at_once) {
     return dim3(static_cast<unsigned>((items + at_once - 1) / at_once));
   };
@@ -136,7 +136,7 @@ void each_item(const Body& body, int64_t items, at::Device device) {
 
 template <class T, class Body>
 void each_item_of(const peers::Gather& gather, const Body& body, at::Device device) {
-  const c10::cuda::CUDAGuard guard(device);
+  const c10::DeviceGuard guard(device);
   const auto blocks = static_cast<unsigned>((gather.channels + kThreads - 1) / kThreads);
   launch(every_item_of<T, Body>, dim3(blocks), dim3(kThreads), gather, body);
 }

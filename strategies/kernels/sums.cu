@@ -5,7 +5,7 @@ namespace bnlab::kernels::cuda {
 
 void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardInputs& in, at::Tensor& out,
                    const BackwardStep* backward) {
-  const c10::cuda::CUDAGuard guard(in.x.device());
+  const c10::DeviceGuard guard(in.x.device());
   if (in.x.numel() == 0) {
     out.zero_();
     return;

@@ -1,5 +1,4 @@
 // How finely the sweeps are cut (sweep.cuh).
-#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
@@ -97,7 +96,8 @@ unsigned* tickets(int64_t count, const at::TensorOptions& options) {
   if (all.empty() || all.back().numel() < count) {
     // What is recorded is not done: a recording that breaks off would leave them as they were.
     TORCH_CHECK(!capturing(), "kernels: a step by itself has to come before a recording");
-    all.push_back(at::zeros({std::max<int64_t>(kMinimumTickets, count)}, options.dtype(at::kInt)));
+    all.push_back(empty_tensor({std::max<int64_t>(kMinimumTickets, count)}, options.dtype(at::kInt)));
+    all.back().zero_();
   }
   return reinterpret_cast<unsigned*>(all.back().data_ptr<int>());
 }

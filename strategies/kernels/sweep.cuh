@@ -2,8 +2,7 @@
 // launched. Everything runs on the current stream; nothing is copied from or to the host.
 #pragma once
 
-#include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <initializer_list>
 #include <vector>
@@ -74,7 +73,7 @@ void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments
   const Launches plan = plan_launches(layout, offsets, Op::V, limits);
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1, each = slices * layout.channels;
   const int64_t parts = plan.grid.y > 1 ? each * plan.grid.y * int64_t{sizeof(Part) / sizeof(double)} : 0;
-  const at::Tensor memory = at::empty({parts + 2 * each}, options.dtype(at::kDouble));
+  const at::Tensor memory = empty_tensor({parts + 2 * each}, options.dtype(at::kDouble));
   Totals<Op> to{
       .parts = reinterpret_cast<Part*>(memory.data_ptr<double>()),
       .kept = reinterpret_cast<typename Op::Epilogue::Kept*>(memory.data_ptr<double>() + parts),
@@ -124,7 +123,7 @@ void dispatch(at::ScalarType dtype, F f) {
 // Calls f with the tensors of a layer, in its dtype and on its device.
 template <class F>
 void with_layer(const LayerTensors& in, const F& f) {
-  const c10::cuda::CUDAGuard guard(in.x.device());
+  const c10::DeviceGuard guard(in.x.device());
   dispatch(in.x.scalar_type(), [&](auto arguments) {
     using T = typename decltype(arguments)::Element;
     arguments.x = data<T>(in.x);

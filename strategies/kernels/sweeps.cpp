@@ -135,6 +135,10 @@ Tensor empty_gradient(const Tensor& parameter, const Tensor& x) {
   return x.numel() == 0 ? at::zeros(parameter.sizes(), parameter.options()) : at::empty_like(parameter);
 }
 
+Tensor empty_tensor(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  return at::empty(sizes, options);
+}
+
 Tensor empty_rows(const Tensor& x, const Offsets& offsets) {
   return at::empty({static_cast<int64_t>(offsets.size()) - 1, 1 + 2 * x.size(1)},
                    x.options().dtype(at::kDouble).memory_format({}));

@@ -382,13 +382,6 @@ struct FixedImpl : nn::Module {
 };
 TORCH_MODULE(Fixed);
 
-// A Sequential in a Sequential.
-struct BlockImpl : nn::SequentialImpl {
-  using SequentialImpl::SequentialImpl;
-  at::Tensor forward(const at::Tensor& x) { return SequentialImpl::forward(x); }
-};
-TORCH_MODULE(Block);
-
 nn::Sequential stock() {
   Block inner(nn::Conv2d(3, 4, 1), nn::BatchNorm2d(nn::BatchNorm2dOptions(4).eps(1e-3).momentum(0.3)));
   return nn::Sequential(nn::BatchNorm2d(3), inner, nn::ReLU());

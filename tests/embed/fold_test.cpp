@@ -6,13 +6,6 @@ namespace {
 
 namespace nn = torch::nn;
 
-// A Sequential in a Sequential.
-struct BlockImpl : nn::SequentialImpl {
-  using SequentialImpl::SequentialImpl;
-  at::Tensor forward(const at::Tensor& x) { return SequentialImpl::forward(x); }
-};
-TORCH_MODULE(Block);
-
 // Of layers of every strategy that keeps statistics, behind convolutions and a linear layer.
 TEST(Fold, LeavesTheOutputsOfEveryStrategyWithStatistics) {
   for (const char* strategy :

@@ -60,6 +60,13 @@ inline std::string refusal(const std::function<void()>& body) {
   return "";
 }
 
+// A Sequential in a Sequential.
+struct BlockImpl : torch::nn::SequentialImpl {
+  using SequentialImpl::SequentialImpl;
+  at::Tensor forward(const at::Tensor& x) { return SequentialImpl::forward(x); }
+};
+TORCH_MODULE(Block);
+
 #define EXPECT_SAYS(body, text) \
   EXPECT_NE(refusal([&] { body; }).find(text), std::string::npos) << refusal([&] { body; })
 

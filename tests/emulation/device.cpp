@@ -3,7 +3,6 @@
 #include <ucontext.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -70,11 +69,14 @@ struct Shuffle {
   unsigned mask = 0;
   int source = 0;
   void* value = nullptr;
-  size_t bytes = 0;
   int line = 0;
 };
-std::vector<Shuffle> shuffles(1024);  // of the block's threads
-std::vector<Fibre*> exchanged;        // they have all that they waited for at a shuffle
+struct Warp {
+  unsigned waiting = 0;  // a bit for each lane
+  Shuffle lanes[32];
+};
+Warp warps[32];                 // of the block
+std::vector<Fibre*> exchanged;  // they have all that they waited for at a shuffle
 
 unsigned number_in_block() {
   const auto [x, y, z] = emulated_thread;
@@ -160,12 +162,12 @@ void poison_shared_memory() {
 }
 
 void refuse_faults() {
-  const auto waits = [](const Shuffle& shuffle) { return shuffle.fibre != nullptr; };
-  if (fault_now == nullptr && std::any_of(shuffles.begin(), shuffles.end(), waits))
+  const auto waits = [](const Warp& warp) { return warp.waiting != 0; };
+  if (fault_now == nullptr && std::ranges::any_of(warps, waits))
     fault_now = "lanes wait at a shuffle for others that never come";
   if (fault_now != nullptr) {
     waiting.clear();
-    shuffles.assign(shuffles.size(), {});
+    for (Warp& warp : warps) warp.waiting = 0;
     refuse(std::exchange(fault_now, nullptr));
   }
 }
@@ -222,28 +224,35 @@ int lane() {
   return static_cast<int>(number_in_block() % 32);
 }
 
-// The last lane that comes hands all values over.
-[[gnu::noinline]] void exchange(unsigned mask, int source, void* value, size_t bytes, int line) {
-  Shuffle* warp = &shuffles[number_in_block() / 32 * 32];
-  warp[lane()] = {current, mask, source, value, bytes, line};
-  current->thread = emulated_thread;
+// All lanes of the mask are there.
+static void hand_over(Warp& warp, unsigned mask, size_t bytes, int line) {
   static std::vector<int> lanes;
   lanes.clear();
   for (int k = 0; k < 32; ++k)
-    if ((mask >> k & 1) != 0 && warp[k].fibre != nullptr) lanes.push_back(k);
-  if ((mask >> lane() & 1) == 0 || (mask >> source & 1) == 0)
-    fault_now = "a shuffle leaves out a lane that takes part";
+    if ((mask >> k & 1) != 0) lanes.push_back(k);
   for (const int k : lanes)
-    if (warp[k].mask != mask || warp[k].line != line) fault_now = "the lanes of a warp part at a shuffle";
-  if (lanes.size() == static_cast<size_t>(std::popcount(mask)) && fault_now == nullptr) {
-    char values[32][16];
-    for (const int k : lanes) std::memcpy(values[k], warp[k].value, bytes);
-    arrange(lanes);
-    for (const int k : lanes) {
-      std::memcpy(warp[k].value, values[warp[k].source], bytes);
-      exchanged.push_back(std::exchange(warp[k], {}).fibre);
-    }
+    if (warp.lanes[k].mask != mask || warp.lanes[k].line != line)
+      fault_now = "the lanes of a warp part at a shuffle";
+  if (fault_now != nullptr) return;
+  char values[32][16];
+  for (const int k : lanes) std::memcpy(values[k], warp.lanes[k].value, bytes);
+  arrange(lanes);
+  for (const int k : lanes) {
+    std::memcpy(warp.lanes[k].value, values[warp.lanes[k].source], bytes);
+    exchanged.push_back(warp.lanes[k].fibre);
   }
+  warp.waiting &= ~mask;
+}
+
+[[gnu::noinline]] void exchange(unsigned mask, int source, void* value, size_t bytes, int line) {
+  const unsigned number = number_in_block(), own = 1u << number % 32;
+  Warp& warp = warps[number / 32];
+  warp.lanes[number % 32] = {current, mask, source, value, line};
+  warp.waiting |= own;
+  current->thread = emulated_thread;
+  if ((mask & own) == 0 || (mask >> source & 1) == 0)
+    fault_now = "a shuffle leaves out a lane that takes part";
+  if ((warp.waiting & mask) == mask && fault_now == nullptr) hand_over(warp, mask, bytes, line);
   if (__builtin_setjmp(current->place) == 0) go_on();
 }
 

@@ -31,11 +31,12 @@ std::string Join(const char*, const Items&) {
   return {};
 }
 
-namespace cuda {
-struct CUDAGuard {
+struct DeviceGuard {
   template <class Device>
-  explicit CUDAGuard(const Device&) {}
+  explicit DeviceGuard(const Device&) {}
 };
+
+namespace cuda {
 struct CUDAStream {
   int64_t device_index() const { return 0; }
   int64_t id() const { return emulation::stream(); }
@@ -122,6 +123,7 @@ struct TensorOptions {
 };
 
 using Sizes = std::vector<int64_t>;
+using IntArrayRef = Sizes;
 
 class Tensor {
  public:
