@@ -1,4 +1,4 @@
-// The CUDA kernels on the emulated GPU (device.hpp says what that can judge), in every test run, without a fault.
+// The CUDA kernels on the emulated GPU (device.hpp says what that can judge), without a fault.
 #include <gtest/gtest.h>
 
 #include "tests/emulation/launch.hpp"

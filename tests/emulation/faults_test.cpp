@@ -29,8 +29,8 @@ std::string mismatch_of_all(const std::vector<Problem>& problems) {
   return "";
 }
 
-// First what is checked quickly and finds most faults: the small tables and problems. The others follow in jumps from the
-// last, because neighbours in the table are alike.
+// First what is checked quickly and finds most faults: the small tables and problems. The others follow in
+// jumps from the last, because neighbours in the table are alike.
 std::string any_mismatch() {
   for (const auto type : {at::kDouble, at::kFloat}) {
     if (const std::string text = mismatch_of_coefficients(type); !text.empty()) return text;
