@@ -16,7 +16,7 @@ class Towers {
  public:
   Towers() = default;
   // samples[t] >= 0 is the number of samples of tower t. positions[r]: elements per row and channel in towers
-  // of rank r, where ranks differ and a single layer is all there is; else empty. Throws Error (refused)
+  // of rank r, where they are known, of a single layer; else empty. Throws Error (refused)
   // unless the number of ranks divides the number of towers and 0 <= rank < ranks.
   Towers(std::vector<int64_t> samples, int ranks, int rank, std::vector<int64_t> positions = {});
 

@@ -2,6 +2,11 @@
 // clip) anew to the towers, and each tower normalises by its own moments. Before the head the rows go back,
 // so that labels stay where they are; gradients take the opposite way. This is ShuffleBN (He et al. 2020,
 // MoCo) with the order restored.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "harness/support/error.hpp"
 #include "harness/support/random.hpp"
 #include "strategies/engine/bn_strategy.hpp"
 #include "strategies/engine/sample_exchange.hpp"
@@ -35,6 +40,7 @@ class Shuffle : public BnStrategy {
   Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
     if (pass.mode != Mode::train && pass.mode != Mode::calibrate)
       return BnStrategy::forward(network, images, pass);
+    check_positions(images, pass.towers);
     std::vector<int64_t> permutation = drawn(pass);
     const auto exchange = c10::make_intrusive<SampleExchange>(permutation, pass.towers, pass.rows_per_sample,
                                                               images.device(), context_.statistics);
@@ -54,6 +60,16 @@ class Shuffle : public BnStrategy {
   bool moves_rows() const override { return true; }
 
  private:
+  // Alike on every rank: none waits for the rows of another.
+  static void check_positions(const at::Tensor& images, const Towers& towers) {
+    std::vector<int64_t> found;
+    for (int64_t t = 0; t < towers.count(); ++t)
+      if (towers.samples(t) > 0) found.push_back(towers.positions(t, positions_of(images)));
+    if (std::ranges::adjacent_find(found, std::not_equal_to<>()) == found.end()) return;
+    throw Error(Error::Kind::refused,
+                "shuffle: whole rows travel between the ranks, so that all need images of one size");
+  }
+
   // The same on every rank and in every placement.
   std::vector<int64_t> drawn(const Pass& pass) const {
     const bool training = pass.mode == Mode::train;

@@ -71,7 +71,6 @@ class BatchPass : public NormPass {
         renorm_(std::move(renorm)),
         update_(std::move(update)) {
     if (rules_->pools()) {
-      for (const int64_t samples : towers_.all_samples()) is_full_.push_back(samples > 0);
       route_ = route_taken(rules_->route, context.statistics.size())
                    .make({.towers = towers_,
                           .rows_per_sample = pass.rows_per_sample,
@@ -145,7 +144,9 @@ class BatchPass : public NormPass {
  private:
   // Where towers weigh alike: T n_t for the N of a tower's gradients [G, C], T the full towers of its group.
   at::Tensor counts_of_gradients(const at::Tensor& local) const {
-    const std::vector<int64_t> full = sums_of_groups(is_full_, rules_->group(towers_));
+    std::vector<int64_t> full;
+    for (const int64_t elements : sets_.towers) full.push_back(elements > 0);
+    full = sums_of_groups(full, rules_->group(towers_));
     at::Tensor counts = Moments(local).count.clone();
     for (int64_t t = 0; t < counts.size(0); ++t)
       counts[t].mul_(full[static_cast<size_t>((towers_.first() + t) / rules_->group(towers_))]);
@@ -165,7 +166,6 @@ class BatchPass : public NormPass {
   std::optional<kernels::Renormalisation> renorm_;
   std::unique_ptr<PassUpdate> update_;
   std::unique_ptr<Route> route_;  // where moments are pooled
-  std::vector<int64_t> is_full_;  // by tower: 1, or 0 where it has no sample
   at::Tensor unbiased_;           // [G, C], N / (N - 1), where such a variance normalises
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };

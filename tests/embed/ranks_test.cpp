@@ -37,23 +37,42 @@ at::Tensor images_of(int rank, uint64_t seed) {
 
 TEST(RanksHandedIn, MayHaveImagesOfDifferentSizes) {
   const auto flat = [](const at::Tensor& x) { return x.movedim(1, 3).reshape({-1, kChannels}); };
-  nn::BatchNorm1d plain{nn::BatchNorm1dOptions(kChannels)};
-  plain->to(at::kDouble);
-  const auto all = [&](uint64_t seed) {
-    return at::cat({flat(images_of(0, seed)), flat(images_of(1, seed))});
+  const auto without_rows = [](int rank, uint64_t seed) {
+    return batch(rank == 0 ? 2 : 0, seed, 5 + 4 * rank);
   };
-  const Trained whole = train(plain, all(0), all(1));
-  for (const char* route : {"all_gather", "all_reduce", "gather_activations"}) {
-    const auto [first, second] = on_two_ranks([&](const Ranks& ranks) {
-      BatchNorm layer =
-          norm_of(synced(ranks).strategy(R"({"name": "sync", "route": ")" + std::string(route) + "\"}"));
-      const Trained trained = train(layer, images_of(ranks.rank(), 0), images_of(ranks.rank(), 1));
-      return std::pair(trained, layer->running_var.clone());
-    });
-    EXPECT_LT(difference(at::cat({flat(first.first.y), flat(second.first.y)}), whole.y), 1e-10) << route;
-    EXPECT_LT(difference(at::cat({flat(first.first.dx), flat(second.first.dx)}), whole.dx), 1e-10) << route;
-    EXPECT_LT(difference(first.second, plain->running_var), 1e-10) << route;
+  const auto without_pixels = [](int rank, uint64_t seed) { return batch(2, seed, rank == 0 ? 5 : 0); };
+  for (const auto& inputs :
+       {std::function(images_of), std::function(without_rows), std::function(without_pixels)}) {
+    nn::BatchNorm1d plain{nn::BatchNorm1dOptions(kChannels)};
+    plain->to(at::kDouble);
+    const auto all = [&](uint64_t seed) { return at::cat({flat(inputs(0, seed)), flat(inputs(1, seed))}); };
+    const Trained whole = train(plain, all(0), all(1));
+    for (const char* options :
+         {R"("route": "all_gather")", R"("route": "all_reduce")", R"("route": "gather_activations")",
+          R"("route": "gather_activations_host")", R"("weights": "equal")"}) {
+      if (options[1] == 'w' && inputs(1, 0).numel() > 0) continue;  // such towers are not the whole batch
+      const auto [first, second] = on_two_ranks([&](const Ranks& ranks) {
+        BatchNorm layer =
+            norm_of(synced(ranks).strategy(R"({"name": "sync", )" + std::string(options) + "}"));
+        const Trained trained = train(layer, inputs(ranks.rank(), 0), inputs(ranks.rank(), 1));
+        return std::pair(trained, layer->running_var.clone());
+      });
+      EXPECT_LT(difference(at::cat({flat(first.first.y), flat(second.first.y)}), whole.y), 1e-10) << options;
+      EXPECT_LT(difference(at::cat({flat(first.first.dx), flat(second.first.dx)}), whole.dx), 1e-10)
+          << options;
+      EXPECT_LT(difference(first.first.dweight + second.first.dweight, whole.dweight), 1e-10) << options;
+      EXPECT_LT(difference(first.second, plain->running_var), 1e-10) << options;
+    }
   }
+}
+
+TEST(RanksHandedIn, OfDifferentSizesAreRefusedByAllWhereRowsTravel) {
+  on_two_ranks([&](const Ranks& ranks) {
+    BatchNorm layer = norm_of(synced(ranks).strategy("shuffle"));
+    EXPECT_SAYS(layer->forward(images_of(ranks.rank(), 0)), "images of one size");
+    layer->forward(batch(2 * ranks.rank(), 0, 5 + 4 * ranks.rank()));  // rank 0 has none
+    return 0;
+  });
 }
 
 TEST(RanksHandedIn, CountTheValuesOfTheOthersByTheirImages) {

@@ -19,8 +19,8 @@
 namespace bnlab::kernels::emulated {
 namespace {
 
-std::string mismatch_of_all(const std::vector<Problem>& problems) {
-  for (size_t i = 0; i < problems.size(); ++i) {
+std::string mismatch_of_all(const std::vector<Problem>& problems, size_t share) {
+  for (size_t i = 0; i < problems.size(); i += share) {
     std::string text = mismatch(problems[i]);
     if (text.empty() && i % 8 == 0) text = mismatch_of_response_and_squash(problems[i]);
     if (text.empty() && i % 8 == 0) text = mismatch_of_local_coefficients(problems[i]);
@@ -30,8 +30,8 @@ std::string mismatch_of_all(const std::vector<Problem>& problems) {
 }
 
 // First what is checked quickly and finds most faults: the small tables and problems. The others follow in
-// jumps from the last, because neighbours in the table are alike.
-std::string any_mismatch() {
+// jumps from the last, because neighbours in the table are alike. Of the problems one in `share` is solved.
+std::string any_mismatch(size_t share) {
   for (const auto type : {at::kDouble, at::kFloat}) {
     if (const std::string text = mismatch_of_coefficients(type); !text.empty()) return text;
     if (const std::string text = mismatch_of_pooled_coefficients(type); !text.empty()) return text;
@@ -46,8 +46,8 @@ std::string any_mismatch() {
     const auto elements = std::accumulate(p.sizes.begin(), p.sizes.end(), int64_t{1}, std::multiplies<>());
     (elements <= 100 ? small : large).push_back(p);
   }
-  if (const std::string text = mismatch_of_all(small); !text.empty()) return text;
-  if (const std::string text = mismatch_of_all({large.begin(), large.begin() + 16}); !text.empty())
+  if (const std::string text = mismatch_of_all(small, share); !text.empty()) return text;
+  if (const std::string text = mismatch_of_all({large.begin(), large.begin() + 16}, share); !text.empty())
     return text;
   if (const std::string text = mismatch_of_moved_bytes(); !text.empty()) return text;
   if (const std::string text = mismatch_of_far_rows(); !text.empty()) return text;
@@ -57,20 +57,24 @@ std::string any_mismatch() {
   const auto many = std::ranges::find_if(all, [](const Problem& p) { return p.offsets.size() > 256; });
   if (const std::string text = mismatch_of_local_coefficients(*many); !text.empty()) return text;
   emulation::set_stream(0);
-  return mismatch_of_all({large.begin() + 16, large.end()});
+  return mismatch_of_all({large.begin() + 16, large.end()}, share);
 }
 
 // A fault may end the process, so that each has one of its own.
-void judge(int fault) {
+void judge(int fault, size_t share = 1) {
   emulation::fault = fault;
   std::string text;
   try {
-    text = any_mismatch();
+    text = any_mismatch(share);
   } catch (const std::exception& e) {
     text = e.what();
   }
   std::fprintf(stderr, "%s\n", text.c_str());
   std::_Exit(text.empty() ? 0 : 1);
+}
+
+TEST(EmulatedFaults, NoneIsSwitchedOnByItself) {
+  EXPECT_EXIT(judge(0, 7), testing::ExitedWithCode(0), "");
 }
 
 class EachFault : public testing::TestWithParam<size_t> {};

@@ -81,7 +81,7 @@ struct RouteAbout {
   std::string summary = {};  // for the help of option `route`; empty where the name says it
   // Whether the exchange can be part of a step that is recorded and replayed on a GPU.
   bool replayable = true;
-  // Whether rows of activations travel, so that all ranks must agree in their other dimensions.
+  // Whether rows of activations travel between the ranks.
   bool moves_rows = false;
   std::function<std::unique_ptr<Route>(const PooledTowers&)> make = {};
   // Of a route that stands for another: the name of the one that so many ranks take.
