@@ -237,6 +237,18 @@ bool agree(const Override& a, const Override& b, const std::string& where, Mista
   return true;
 }
 
+// Several values for a key that takes one, as other programs write a sweep: the axis that they are here.
+void tell_axis(Document& document, const std::string& key, const std::string& text, const Json& value) {
+  const auto known = declarations(key);
+  if (value.is_object() || key.starts_with(kMatrix) || std::ranges::any_of(known, &Parameter::list)) return;
+  Json values = value.is_array() ? value : Json::array();
+  if (!value.is_array())
+    for (const std::string& one : split(text, ','))
+      values.push_back(Json::accept(one) ? Json::parse(one) : Json(one));
+  if (values.size() < 2) return;
+  document.meant[key] = "; several values are an axis: " + shell_word(kMatrix + key + "=" + values.dump());
+}
+
 }  // namespace
 
 std::optional<Document> read_document(const std::string& file, Mistakes& mistakes) {
@@ -262,22 +274,6 @@ void override_keys(Document& document, std::vector<Override> overrides, const st
   });
   for (const auto& [key, value] : overrides) override_key(document, key, value, where, mistakes);
 }
-
-namespace {
-
-// Several values for a key that takes one, as other programs write a sweep: the axis that they are here.
-void tell_axis(Document& document, const std::string& key, const std::string& text, const Json& value) {
-  const auto known = declarations(key);
-  if (value.is_object() || key.starts_with(kMatrix) || std::ranges::any_of(known, &Parameter::list)) return;
-  Json values = value.is_array() ? value : Json::array();
-  if (!value.is_array())
-    for (const std::string& one : split(text, ','))
-      values.push_back(Json::accept(one) ? Json::parse(one) : Json(one));
-  if (values.size() < 2) return;
-  document.meant[key] = "; several values are an axis: " + shell_word(kMatrix + key + "=" + values.dump());
-}
-
-}  // namespace
 
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {
   const auto has_no_key = [](const std::string& text) {

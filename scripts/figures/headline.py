@@ -117,7 +117,7 @@ def draw_lane(axes, lane, y, per_point):
 def title(every):
     """What was found, of [(Row, [[Mark]])]."""
     ones = [mark.points for _, lanes in every for lane in lanes for mark in lane if mark[:2] == (PER_TOWER, 1)]
-    return f"With one image per GPU, batch norm that is not synchronised loses {min(ones):.0f} to {max(ones):.0f} points"
+    return f"With one image per GPU, batch norm that is not synchronised loses up to {max(ones):.0f} points"
 
 
 def draw(found):

@@ -87,6 +87,14 @@ size_t limit_of(int device) {
   return own != nullptr ? static_cast<size_t>(std::atoll(own)) << 20 : machine().total;
 }
 
+// Memory that other processes open: a file of the process that has it. As on a GPU, not by itself.
+struct SharedHandle {
+  pid_t process;
+  int file, device;
+  size_t size;
+};
+static_assert(sizeof(SharedHandle) <= sizeof(cudaIpcMemHandle_t));
+
 }  // namespace
 
 API cudaError_t cudaMalloc(void** address, size_t size) {
@@ -143,16 +151,6 @@ API cudaError_t cudaHostUnregister(void* address) {
   machine().memory.remove_registered(address);
   return cudaSuccess;
 }
-
-// Memory that other processes open: a file of the process that has it. As on a GPU, not by itself.
-namespace {
-struct SharedHandle {
-  pid_t process;
-  int file, device;
-  size_t size;
-};
-static_assert(sizeof(SharedHandle) <= sizeof(cudaIpcMemHandle_t));
-}  // namespace
 
 API cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
   Machine& m = machine();

@@ -27,14 +27,6 @@ Sizes fitting(const Json& strategy, Sizes sizes) {
   return sizes;
 }
 
-}  // namespace
-
-LayerCase small_case(const Json& strategy, const std::vector<Mode>& modes) {
-  return make_case(strategy, {.towers = fitting(strategy, {2, 3, 1, 4}), .modes = modes});
-}
-
-namespace {
-
 // Ranks deal with towers, not with values: for several ranks the plain images suffice.
 bool is_dealt(const LayerCase& c, int ranks) {
   return c.towers() % static_cast<size_t>(ranks) == 0 && c.dtype == at::kDouble &&
@@ -189,6 +181,10 @@ std::string ranks_send_alike_and_hold_the_same(const Json& strategy, const Appli
 }
 
 }  // namespace
+
+LayerCase small_case(const Json& strategy, const std::vector<Mode>& modes) {
+  return make_case(strategy, {.towers = fitting(strategy, {2, 3, 1, 4}), .modes = modes});
+}
 
 std::string complaint_of_table(const std::string& check, const Json& strategy, const Applier& apply) {
   bool exists = false;

@@ -197,13 +197,7 @@ TEST(ImageFile, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
       has(error_of(folder.path("wide.png"), read_label_ids), "1x20000; cut image and labels into tiles"));
 }
 
-}  // namespace
-}  // namespace bnlab::image_file_test
-
 // Pictures are read as they were written, and label maps keep their ids.
-namespace bnlab::write_png_test {
-namespace {
-
 class WritePng : public ::testing::Test {
  protected:
   std::string file_ =
@@ -213,7 +207,7 @@ class WritePng : public ::testing::Test {
 
 TEST_F(WritePng, ColoursComeBack) {
   const Pixels written{2, 3, 3, {0, 1, 2, 3, 4, 5, 6, 7, 8, 250, 251, 252, 253, 254, 255, 9, 9, 9}};
-  write_png(file_, written);
+  bnlab::write_png(file_, written);
   const Pixels read = read_rgb(file_);
   EXPECT_EQ(read.height, 2);
   EXPECT_EQ(read.width, 3);
@@ -221,17 +215,17 @@ TEST_F(WritePng, ColoursComeBack) {
 }
 
 TEST_F(WritePng, ClassIdsComeBackAndHaveColours) {
-  write_png(file_, {1, 4, 1, {0, 1, 15, 255}});
+  bnlab::write_png(file_, {1, 4, 1, {0, 1, 15, 255}});
   EXPECT_EQ(read_label_ids(file_).values, (std::vector<uint8_t>{0, 1, 15, 255}));
   EXPECT_EQ(read_rgb(file_).values, (std::vector<uint8_t>{0, 0, 0, 128, 0, 0, 192, 128, 128, 224, 224, 192}));
 }
 
 TEST_F(WritePng, SaysWhereItCannotWrite) {
-  EXPECT_THROW(write_png("/nowhere/at/all.png", {1, 1, 1, {0}}), Error);
+  EXPECT_THROW(bnlab::write_png("/nowhere/at/all.png", {1, 1, 1, {0}}), Error);
 }
 
 }  // namespace
-}  // namespace bnlab::write_png_test
+}  // namespace bnlab::image_file_test
 
 #else
 
