@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <typeinfo>
@@ -25,45 +26,55 @@ namespace {
 
 namespace nn = torch::nn;
 
-// A layer in a container, which can put another one in its place.
+// A layer below a module.
 struct Place {
   nn::Module* parent;
-  std::string path;  // from the root
-  std::string key;   // in the parent
-  size_t index;      // in the parent
+  std::string path;             // from the root
+  std::string key;              // in the parent
+  std::optional<size_t> index;  // in a container, which can put another in its place; none of a member
   std::shared_ptr<nn::Module> child;
 };
 
+// What a container holds, in its order. A class that is made of one may have members of its own beside it.
+std::vector<const nn::Module*> held_by(nn::Module& module) {
+  std::vector<const nn::Module*> all;
+  if (auto* sequential = module.as<nn::SequentialImpl>())
+    for (const nn::AnyModule& each : *sequential) all.push_back(each.ptr().get());
+  else if (auto* list = module.as<nn::ModuleListImpl>())
+    for (const auto& each : *list) all.push_back(each.get());
+  else if (auto* named = module.as<nn::ModuleDictImpl>())
+    for (const auto& each : *named) all.push_back(each.value().get());
+  return all;
+}
+
 std::vector<Place> places_below(nn::Module& parent, const std::string& path = "") {
   std::vector<Place> places;
-  size_t index = 0;
+  std::vector<const nn::Module*> held = held_by(parent);
   for (const auto& child : parent.named_children()) {
     const std::string below = path.empty() ? child.key() : path + "." + child.key();
-    places.push_back(
-        {.parent = &parent, .path = below, .key = child.key(), .index = index++, .child = child.value()});
+    Place place{.parent = &parent, .path = below, .key = child.key(), .index = {}, .child = child.value()};
+    if (const auto slot = std::ranges::find(held, child.value().get()); slot != held.end()) {
+      place.index = static_cast<size_t>(slot - held.begin());
+      *slot = nullptr;  // one that is held twice has two places
+    }
+    places.push_back(std::move(place));
     const std::vector<Place> more = places_below(*child.value(), below);
     places.insert(places.end(), more.begin(), more.end());
   }
   return places;
 }
 
-bool is_container(const nn::Module& module) {
-  return module.as<nn::SequentialImpl>() != nullptr || module.as<nn::ModuleListImpl>() != nullptr ||
-         module.as<nn::ModuleDictImpl>() != nullptr;
-}
-
 template <class Layer>
 void put(const Place& place, const std::shared_ptr<Layer>& layer) {
+  const auto index = static_cast<std::ptrdiff_t>(place.index.value());
   layer->train(place.child->is_training());
   place.parent->replace_module(place.key, layer);
-  if (auto* sequential = place.parent->as<nn::SequentialImpl>()) {
-    *(sequential->begin() + static_cast<std::ptrdiff_t>(place.index)) = nn::AnyModule(layer);
-  } else if (auto* list = place.parent->as<nn::ModuleListImpl>()) {
-    *(list->begin() + static_cast<std::ptrdiff_t>(place.index)) = layer;
-  } else {
-    (place.parent->as<nn::ModuleDictImpl>()->begin() + static_cast<std::ptrdiff_t>(place.index))->value() =
-        layer;
-  }
+  if (auto* sequential = place.parent->as<nn::SequentialImpl>())
+    *(sequential->begin() + index) = nn::AnyModule(layer);
+  else if (auto* list = place.parent->as<nn::ModuleListImpl>())
+    *(list->begin() + index) = layer;
+  else
+    (place.parent->as<nn::ModuleDictImpl>()->begin() + index)->value() = layer;
 }
 
 void refuse_fixed(const std::vector<std::string>& fixed, const std::string& cure) {
@@ -115,6 +126,8 @@ const Layer* exactly(const nn::Module& module) {
   return typeid(module) == typeid(Layer) ? module.as<Layer>() : nullptr;
 }
 
+constexpr const char* kOwnForward = " is a class made of BatchNorm, whose forward() would be lost";
+
 const nn::BatchNormOptions* plain_options(const nn::Module& module) {
   if (const auto* one = module.as<nn::BatchNorm1dImpl>()) return &one->options;
   if (const auto* two = module.as<nn::BatchNorm2dImpl>()) return &two->options;
@@ -133,12 +146,18 @@ BatchNormOptions options_for(const Options& layer, BatchNormOptions wanted, cons
       .name(path);
 }
 
+// What has taken the place of a layer: the same in every place of one that stands in several.
+template <class Layer>
+using Made = std::map<const nn::Module*, std::shared_ptr<Layer>>;
+
 template <class Plain>
-std::shared_ptr<nn::Module> put_plain(const Place& place, const nn::BatchNormOptions& options) {
-  auto layer = std::make_shared<Plain>(options);
-  hand_over(*place.child->as<BatchNormImpl>(), *layer);
-  put(place, layer);
-  return layer;
+void put_plain(const Place& place, const nn::BatchNormOptions& options, Made<nn::Module>& made) {
+  std::shared_ptr<nn::Module>& layer = made[place.child.get()];
+  if (layer == nullptr) {
+    layer = std::make_shared<Plain>(options);
+    hand_over(*place.child->as<BatchNormImpl>(), *layer);
+  }
+  put(place, std::dynamic_pointer_cast<Plain>(layer));
 }
 
 // The weight of a layer that a norm can be folded into, [outputs, ...]; else undefined.
@@ -180,7 +199,8 @@ bool put_scaled(const Place& place, const Affine& by) {
 std::vector<BatchNormImpl*> layers_below(nn::Module& module) {
   std::vector<BatchNormImpl*> layers;
   module.apply([&](nn::Module& each) {
-    if (auto* layer = each.as<BatchNormImpl>(); layer != nullptr && layer->site().keeps_statistics())
+    auto* layer = each.as<BatchNormImpl>();
+    if (layer != nullptr && layer->site().keeps_statistics() && std::ranges::count(layers, layer) == 0)
       layers.push_back(layer);
   });
   return layers;
@@ -193,20 +213,22 @@ int64_t convert(nn::Module& module, const BatchNormOptions& options) {
   std::vector<std::string> fixed;
   for (const Place& place : places) {
     if (plain_options(*place.child) == nullptr) continue;
-    if (!is_container(*place.parent)) fixed.push_back(place.path);
+    if (!place.index) fixed.push_back(place.path);
     if (!exactly<nn::BatchNorm1dImpl>(*place.child) && !exactly<nn::BatchNorm2dImpl>(*place.child) &&
         !exactly<nn::BatchNorm3dImpl>(*place.child)) {
-      throw Error(Error::Kind::refused, "convert: " + place.path +
-                                            " is a class made of BatchNorm, whose forward() would be lost; "
-                                            "declare it as bnlab::BatchNorm");
+      throw Error(Error::Kind::refused,
+                  "convert: " + place.path + kOwnForward + "; declare it as bnlab::BatchNorm");
     }
   }
   refuse_fixed(fixed, "declare it as bnlab::BatchNorm, which is a BatchNorm2d until it is converted");
   // All are made before the first is exchanged: one that the strategy refuses leaves the module as it was.
   std::vector<std::pair<const Place*, std::shared_ptr<BatchNormImpl>>> layers;
+  Made<BatchNormImpl> made;
   for (const Place& place : places) {
     if (const nn::BatchNormOptions* plain = plain_options(*place.child)) {
-      layers.emplace_back(&place, std::make_shared<BatchNormImpl>(options_for(*plain, options, place.path)));
+      std::shared_ptr<BatchNormImpl>& layer = made[place.child.get()];
+      if (layer == nullptr) layer = std::make_shared<BatchNormImpl>(options_for(*plain, options, place.path));
+      layers.emplace_back(&place, layer);
     } else if (const auto* ours = place.child->as<BatchNormImpl>()) {
       layers.emplace_back(&place,
                           std::make_shared<BatchNormImpl>(
@@ -234,16 +256,16 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
   for (const Place& place : places_below(module)) {
     const auto* layer = place.child->as<BatchNormImpl>();
     if (layer == nullptr) continue;
-    if (layer->options.relu() || !layer->site().has_running_statistics()) {
-      throw Error(Error::Kind::refused,
-                  "convert_back: " + place.path +
-                      (layer->options.relu() ? " has a ReLU in it, which BatchNorm has not"
-                                             : " has not the tensors of BatchNorm"));
-    }
+    const std::string why = exactly<BatchNormImpl>(*place.child) == nullptr ? kOwnForward
+                            : layer->options.relu() ? " has a ReLU in it, which BatchNorm has not"
+                            : !layer->site().has_running_statistics() ? " has not the tensors of BatchNorm"
+                                                                      : "";
+    if (!why.empty()) throw Error(Error::Kind::refused, "convert_back: " + place.path + why);
     ours.push_back(place);
-    if (!is_container(*place.parent)) fixed.push_back(place.path);
+    if (!place.index) fixed.push_back(place.path);
   }
   refuse_fixed(fixed, "it stays; its checkpoint loads into BatchNorm");
+  Made<nn::Module> made;
   for (const Place& place : ours) {
     const BatchNormOptions& own = place.child->as<BatchNormImpl>()->options;
     const nn::BatchNormOptions options = nn::BatchNormOptions(own.num_features())
@@ -251,9 +273,9 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
                                              .momentum(own.momentum())
                                              .affine(own.affine())
                                              .track_running_stats(own.track_running_stats());
-    dims == 1   ? put_plain<nn::BatchNorm1dImpl>(place, options)
-    : dims == 2 ? put_plain<nn::BatchNorm2dImpl>(place, options)
-                : put_plain<nn::BatchNorm3dImpl>(place, options);
+    dims == 1   ? put_plain<nn::BatchNorm1dImpl>(place, options, made)
+    : dims == 2 ? put_plain<nn::BatchNorm2dImpl>(place, options, made)
+                : put_plain<nn::BatchNorm3dImpl>(place, options, made);
   }
   return static_cast<int64_t>(ours.size());
 }
@@ -268,11 +290,13 @@ std::vector<std::string> fold(nn::Module& module) {
     if (norm->is_training())
       throw Error(Error::Kind::usage, "fold: " + place.path + " is in training mode; call eval() first");
     const auto before = std::ranges::find_if(places, [&](const Place& other) {
-      return other.parent == place.parent && other.index + 1 == place.index;
+      return other.parent == place.parent && other.index && place.index && *other.index + 1 == *place.index;
     });
     const bool in_turn = place.parent->as<nn::SequentialImpl>() != nullptr && before != places.end();
     const at::Tensor filters = in_turn ? filters_of(*before->child) : at::Tensor();
-    if (!filters.defined() || filters.size(0) != norm->options.num_features()) {
+    if (exactly<BatchNormImpl>(*place.child) == nullptr) {
+      staying.push_back(place.path + kOwnForward);
+    } else if (!filters.defined() || filters.size(0) != norm->options.num_features()) {
       staying.push_back(place.path +
                         ": no convolution or linear layer stands just before it in a Sequential");
     } else if (const auto affine = evaluated(*norm, filters.device()); !affine) {

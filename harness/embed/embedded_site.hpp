@@ -80,6 +80,7 @@ class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<Em
   const at::Tensor& tracked() const { return buffers_.back().second; }
   void take(Made made);
   void check(const at::Tensor& x, const at::Tensor& residual) const;
+  void check_values(const Towers& towers, int64_t positions) const;
   at::Tensor pass(const at::Tensor& x, const at::Tensor& residual, Mode mode);
   at::Tensor pass_among_ranks(const at::Tensor& x, const at::Tensor& residual, Mode mode);
   at::Tensor apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers, Mode mode,
@@ -113,6 +114,7 @@ class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<Em
   // Whether a pass has counted since the last backward pass; shared with the hooks of outputs.
   std::shared_ptr<bool> counted_ = std::make_shared<bool>(false);
   bool calibrating_ = false;
+  bool recomputed_ = false;  // whether the buffers are recomputed ones, for evaluations alone
   int64_t batch_ = 0;
 };
 

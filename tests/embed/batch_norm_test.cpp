@@ -1,4 +1,4 @@
-// The module BatchNorm on one rank: what it computes, its options, conversions.
+// The module BatchNorm on one rank: what it computes, its options.
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>
@@ -126,6 +126,27 @@ TEST(BatchNorm, GoesOnCountingBehindAPassThatWasDropped) {
   layer->num_batches_tracked.fill_(7);  // written from outside, as by a checkpoint
   layer->forward(batch(6, 4));
   EXPECT_EQ(layer->num_batches_tracked.item<int64_t>(), 8);
+}
+
+TEST(BatchNorm, CountsTheFirstPassWhereNothingBeforeItLearns) {
+  BatchNorm layer =
+      norm_of(BatchNormOptions(kChannels).affine(false).counting(Counting::first_before_backward));
+  for (int step = 1; step < 3; ++step) {
+    (layer->forward(batch(6, 0)).square().sum() + layer->forward(batch(6, 1)).square().sum()).backward();
+    EXPECT_EQ(layer->num_batches_tracked.item<int64_t>(), step);
+  }
+}
+
+TEST(BatchNorm, ThatIsNotTrackedRefusesWhatATrackedOneWould) {
+  for (const bool training : {true, false}) {
+    for (const char* strategy : {"per_tower", "sync"}) {
+      BatchNorm layer(BatchNormOptions(3).track_running_stats(false).strategy(strategy));
+      layer->train(training);
+      EXPECT_SAYS(layer->forward(at::rand({1, 3})), "more than 1 value per channel");
+    }
+  }
+  BatchNorm ghost(BatchNormOptions(3).track_running_stats(false).strategy("ghost(virtual_batch=4)"));
+  EXPECT_FALSE(refusal([&] { ghost->forward(at::rand({5, 3})); }).empty());
 }
 
 TEST(BatchNorm, IsMadeAndEvaluatesInInferenceMode) {
@@ -325,6 +346,19 @@ TEST(BatchNorm, SetOptionsReturnsTheParametersThatAreNew) {
   EXPECT_SAYS(layer->set_options(BatchNormOptions(4)), "num_features: its tensors have 3, got 4");
 }
 
+TEST(BatchNorm, IsFrozenForOptimizersThatRemember) {
+  BatchNorm layer = norm_of(BatchNormOptions(kChannels).strategy(R"({"name": "frozen", "from_step": 1})"));
+  torch::optim::SGD sgd(layer->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
+  at::Tensor frozen;
+  for (uint64_t s = 0; s < 3; ++s) {
+    sgd.zero_grad(/*set_to_none=*/false);
+    layer->forward(batch(6, s).requires_grad_()).square().sum().backward();
+    sgd.step();
+    if (s == 0) frozen = layer->weight.detach().clone();
+  }
+  EXPECT_EQ(difference(layer->weight, frozen), 0);
+}
+
 TEST(BatchNorm, KeepsAnAssignedWeightFrozenAsTheStrategyWants) {
   BatchNorm layer = norm_of(BatchNormOptions(kChannels).strategy(R"({"name": "frozen", "from_step": 1})"));
   layer->forward(batch(6, 0));
@@ -335,128 +369,6 @@ TEST(BatchNorm, KeepsAnAssignedWeightFrozenAsTheStrategyWants) {
   EXPECT_FALSE(layer->weight.requires_grad());
   layer->set_options(BatchNormOptions(kChannels).strategy("sync"));
   EXPECT_TRUE(layer->weight.requires_grad());
-}
-
-TEST(Recompute, MakesTheStatisticsOfTheBatchesAndTrainingGoesOnFromItsOwn) {
-  nn::Sequential net(norm_of(BatchNormOptions(kChannels).strategy("precise").towers_per_rank(2)),
-                     norm_of(BatchNormOptions(kChannels)));
-  nn::Sequential other(std::dynamic_pointer_cast<nn::SequentialImpl>(net->clone()));
-  for (uint64_t s = 0; s < 2; ++s) {
-    net->forward(batch(6, s));
-    other->forward(batch(6, s));
-  }
-  net->eval();
-  recompute(*net, 3, [&](int64_t i) { net->forward(batch(6, 10 + static_cast<uint64_t>(i))); });
-  EXPECT_FALSE(net->is_training());
-  const at::Tensor all = at::cat({batch(6, 10), batch(6, 11), batch(6, 12)});
-  EXPECT_LT(difference(net->named_buffers()["0.running_mean"], all.mean({0, 2, 3})), 1e-12);
-  EXPECT_LT(difference(net->named_buffers()["0.running_var"], all.var({0, 2, 3}, true)), 1e-11);
-  EXPECT_GT(difference(net->named_buffers()["1.running_mean"], other->named_buffers()["1.running_mean"]), 0);
-  net->train();
-  net->forward(batch(6, 3));
-  other->forward(batch(6, 3));
-  EXPECT_EQ(difference(net->named_buffers()["0.running_mean"], other->named_buffers()["0.running_mean"]), 0);
-}
-
-TEST(Recompute, AfterACallThatFailedKnowsNothingOfItsBatches) {
-  nn::Sequential net(norm_of(BatchNormOptions(kChannels)), norm_of(BatchNormOptions(kChannels)));
-  const auto pass = [&](int64_t i) { net->forward(batch(6, 10 + static_cast<uint64_t>(i))); };
-  EXPECT_SAYS(recompute(*net, 3,
-                        [&](int64_t i) {
-                          pass(i + 5);
-                          throw std::runtime_error("no more images");
-                        }),
-              "no more images");
-  recompute(*net, 2, pass);
-  const at::Tensor all = at::cat({batch(6, 10), batch(6, 11)});
-  EXPECT_LT(difference(net->named_buffers()["0.running_mean"], all.mean({0, 2, 3})), 1e-12);
-  nn::Sequential fresh(norm_of(BatchNormOptions(kChannels)), norm_of(BatchNormOptions(kChannels)));
-  recompute(*fresh, 2, [&](int64_t i) { fresh->forward(batch(6, 10 + static_cast<uint64_t>(i))); });
-  EXPECT_EQ(difference(net->named_buffers()["1.running_var"], fresh->named_buffers()["1.running_var"]), 0);
-}
-
-struct FixedImpl : nn::Module {
-  FixedImpl() { register_module("norm", norm); }
-  at::Tensor forward(const at::Tensor& x) { return norm(x); }
-  nn::BatchNorm2d norm{3};
-};
-TORCH_MODULE(Fixed);
-
-nn::Sequential stock() {
-  Block inner(nn::Conv2d(3, 4, 1), nn::BatchNorm2d(nn::BatchNorm2dOptions(4).eps(1e-3).momentum(0.3)));
-  return nn::Sequential(nn::BatchNorm2d(3), inner, nn::ReLU());
-}
-
-TEST(Convert, ExchangesBatchNormsInContainersAndBack) {
-  nn::Sequential net = stock(), same = stock();
-  torch::nn::init::uniform_(net->named_parameters()["1.1.weight"], 1, 2);
-  const auto copy = [](nn::Sequential& from, nn::Sequential& to) {
-    std::stringstream file;
-    torch::save(from, file);
-    torch::load(to, file);
-  };
-  net->forward(batch(6, 0).to(at::kFloat));
-  copy(net, same);
-  EXPECT_EQ(convert(*net, BatchNormOptions().strategy("sync").towers_per_rank(2)), 2);
-  for (uint64_t s = 1; s < 3; ++s) {
-    const at::Tensor x = batch(6, s).to(at::kFloat);
-    EXPECT_LT(difference(net->forward(x), same->forward(x)), 1e-5);
-  }
-  std::stringstream text;
-  text << net;
-  EXPECT_NE(text.str().find("bnlab::BatchNorm(4, eps=0.001, momentum=0.3"), std::string::npos) << text.str();
-  EXPECT_EQ(convert(*net, BatchNormOptions().strategy("per_tower")), 2);  // and from one strategy to another
-  EXPECT_EQ(convert_back(*net), 2);
-  net->eval();
-  same->eval();
-  EXPECT_LT(difference(net->forward(batch(2, 5).to(at::kFloat)), same->forward(batch(2, 5).to(at::kFloat))),
-            1e-5);
-  EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
-}
-
-TEST(Convert, NamesTheLayersThatCannotBeExchangedAndChangesNone) {
-  nn::Sequential net(nn::BatchNorm2d(3), Fixed(), Fixed());
-  EXPECT_SAYS(convert(*net, BatchNormOptions()), "1.norm, 2.norm: C++ fixes the type");
-  EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
-}
-
-struct DoubledNormImpl : nn::BatchNorm2dImpl {
-  using BatchNorm2dImpl::BatchNorm2dImpl;
-  at::Tensor forward(const at::Tensor& x) { return 2 * BatchNorm2dImpl::forward(x); }
-};
-
-TEST(Convert, RefusesClassesThatAreMadeOfBatchNorm) {
-  nn::Sequential net(nn::BatchNorm2d(3), std::make_shared<DoubledNormImpl>(3));
-  EXPECT_SAYS(convert(*net, BatchNormOptions()),
-              "1 is a class made of BatchNorm, whose forward() would be lost");
-  EXPECT_NE(net[0]->as<nn::BatchNorm2d>(), nullptr);
-}
-
-TEST(Convert, LeavesFrozenParametersFrozen) {
-  nn::Sequential net(nn::BatchNorm2d(3));
-  net->named_parameters()["0.weight"].requires_grad_(false);
-  convert(*net, BatchNormOptions().strategy("sync"));
-  EXPECT_FALSE(net->named_parameters()["0.weight"].requires_grad());
-  EXPECT_TRUE(net->named_parameters()["0.bias"].requires_grad());
-  convert(*net, BatchNormOptions().strategy(R"({"name": "frozen", "base": "sync"})"));
-  net->forward(batch(6, 0).to(at::kFloat));
-  EXPECT_FALSE(net->named_parameters()["0.bias"].requires_grad()) << "the strategy has frozen it";
-  convert(*net, BatchNormOptions().strategy("sync"));
-  EXPECT_TRUE(net->named_parameters()["0.bias"].requires_grad());
-  convert_back(*net);
-  EXPECT_FALSE(net->named_parameters()["0.weight"].requires_grad());
-  EXPECT_TRUE(net->named_parameters()["0.bias"].requires_grad());
-}
-
-TEST(Convert, ChangesNoLayerWhereTheStrategyRefusesOne) {
-  nn::Sequential net(nn::BatchNorm2d(8), nn::BatchNorm2d(12));
-  EXPECT_SAYS(convert(*net, BatchNormOptions().strategy("group_norm")), "12");
-  EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
-}
-
-TEST(Convert, MakesNoBatchNormOfWhatIsNone) {
-  nn::Sequential net(BatchNorm(BatchNormOptions(3).strategy("dynamic_tanh").track_running_stats(false)));
-  EXPECT_SAYS(convert_back(*net), "has not the tensors of BatchNorm");
 }
 
 TEST(BatchNorm, SaysWhatDoesNotFit) {

@@ -121,6 +121,23 @@ TEST(DataParallel, GoesOnWhereALayerFreezesItsParameters) {
   EXPECT_LT(difference(weights.first, weights.second), 1e-15);
 }
 
+TEST(DataParallel, CountsBothPassesOfALayerThatStandsTwice) {
+  const auto statistics = [](const Ranks& ranks, int64_t towers) {
+    const nn::BatchNorm2d norm = plain_norm();
+    nn::Sequential net(norm, nn::ReLU(), norm);
+    convert(*net, BatchNormOptions().strategy("averaged").ranks(ranks).towers_per_rank(towers));
+    DataParallel parallel(*net, ranks);
+    const auto [first, end] = ranks.share(8);
+    parallel.backward(net->forward(batch(8, 0).slice(0, first, end)).square().sum());
+    const auto buffers = net->named_buffers();
+    EXPECT_EQ(buffers["0.num_batches_tracked"].item<int64_t>(), 2);
+    return at::cat({buffers["0.running_mean"], buffers["0.running_var"]});
+  };
+  const auto [first, second] = on_two_ranks([&](const Ranks& ranks) { return statistics(ranks, 1); });
+  EXPECT_EQ(difference(first, second), 0);
+  EXPECT_LT(difference(first, statistics(Ranks(), 2)), 1e-12);
+}
+
 // Where layers meet the other rank
 
 // Two norms that do not depend on each other's ranks but for what the strategy says.

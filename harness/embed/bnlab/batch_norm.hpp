@@ -162,11 +162,12 @@ TORCH_MODULE(BatchNorm);
 
 // Exchanges every torch::nn::BatchNorm1d, 2d and 3d below `module` for a BatchNorm with these options, and
 // sets the options of every BatchNorm there; num_features, eps, momentum, affine and track_running_stats stay
-// what each layer has, and its name is its path. Weights and statistics stay, in the same tensors. Returns
-// how many layers it changed. C++ fixes the type of a module's members: only layers in Sequential, ModuleList
-// and ModuleDict can be exchanged from outside. Others are refused, all of them named, before anything is
-// changed: declare such a member as bnlab::BatchNorm, which is a BatchNorm2d until it is converted. A
-// class made of BatchNorm is refused, too.
+// what each layer has, and its name is its path. Weights and statistics stay, in the same tensors; a layer
+// that stands in several places stays one. Returns how many places it changed. C++ fixes the type of a
+// module's members: only layers in Sequential, ModuleList and ModuleDict can be exchanged from outside.
+// Others are refused, all of them named, before anything is changed: declare such a member as
+// bnlab::BatchNorm, which is a BatchNorm2d until it is converted. A class made of BatchNorm is refused,
+// too.
 BNLAB_API int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
 // And back: a torch::nn::BatchNorm2d (dims 2), 1d or 3d in the place of every BatchNorm whose strategy has
 // BatchNorm's parameters, with new tensors: convert before the optimizer is made. Layers with a fused ReLU
