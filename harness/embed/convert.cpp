@@ -49,13 +49,18 @@ std::vector<const nn::Module*> held_by(nn::Module& module) {
 
 std::vector<Place> places_below(nn::Module& parent, const std::string& path = "") {
   std::vector<Place> places;
-  std::vector<const nn::Module*> held = held_by(parent);
-  for (const auto& child : parent.named_children()) {
+  const auto children = parent.named_children();
+  const std::vector<const nn::Module*> all = held_by(parent);
+  std::vector<const nn::Module*> held = all;
+  for (const auto& child : children) {
     const std::string below = path.empty() ? child.key() : path + "." + child.key();
     Place place{.parent = &parent, .path = below, .key = child.key(), .index = {}, .child = child.value()};
-    if (const auto slot = std::ranges::find(held, child.value().get()); slot != held.end()) {
+    // One that is held twice has two places; one that is a member, too, has none.
+    const auto slot = std::ranges::find(held, child.value().get());
+    if (slot != held.end() && std::ranges::count(children.values(), child.value()) ==
+                                  std::ranges::count(all, child.value().get())) {
       place.index = static_cast<size_t>(slot - held.begin());
-      *slot = nullptr;  // one that is held twice has two places
+      *slot = nullptr;
     }
     places.push_back(std::move(place));
     const std::vector<Place> more = places_below(*child.value(), below);
@@ -225,15 +230,16 @@ int64_t convert(nn::Module& module, const BatchNormOptions& options) {
   std::vector<std::pair<const Place*, std::shared_ptr<BatchNormImpl>>> layers;
   Made<BatchNormImpl> made;
   for (const Place& place : places) {
-    if (const nn::BatchNormOptions* plain = plain_options(*place.child)) {
-      std::shared_ptr<BatchNormImpl>& layer = made[place.child.get()];
-      if (layer == nullptr) layer = std::make_shared<BatchNormImpl>(options_for(*plain, options, place.path));
-      layers.emplace_back(&place, layer);
-    } else if (const auto* ours = place.child->as<BatchNormImpl>()) {
-      layers.emplace_back(&place,
-                          std::make_shared<BatchNormImpl>(
-                              options_for(ours->options, options, place.path).relu(ours->options.relu())));
+    const nn::BatchNormOptions* plain = plain_options(*place.child);
+    const auto* ours = place.child->as<BatchNormImpl>();
+    if (plain == nullptr && ours == nullptr) continue;
+    std::shared_ptr<BatchNormImpl>& layer = made[place.child.get()];
+    if (layer == nullptr) {
+      layer = std::make_shared<BatchNormImpl>(
+          plain ? options_for(*plain, options, place.path)
+                : options_for(ours->options, options, place.path).relu(ours->options.relu()));
     }
+    layers.emplace_back(&place, layer);
   }
   for (const auto& [place, layer] : layers) {
     if (auto* ours = place->child->as<BatchNormImpl>()) {

@@ -160,13 +160,9 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
   check(x, residual);
   if ((training || calibrating_) && seen_.differ_from(buffers_)) adopt();
   if (calibrating_) return pass(x, residual, Mode::calibrate);
-  if (training && std::exchange(recomputed_, false) && strategy_->work(step()).frozen) {
-    strategy_->running_statistics()->restore();  // what it trains with
-    seen_.note(buffers_);
-  }
   const bool has_statistics = strategy_->running_statistics() != nullptr;
   if (!training && has_statistics && !options_.track_running_stats()) {
-    check_values(towers(as_everywhere(x)), positions_of(x));
+    refuse_lone(x.size(0) * positions_of(x));
     // The batch at hand, of this rank alone: evaluation exchanges nothing.
     at::Tensor y = at::batch_norm(x, parameter("weight"), parameter("bias"), {}, {}, /*training=*/true, 0,
                                   options_.eps(), /*cudnn_enabled=*/false);
@@ -175,11 +171,17 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
   }
   if (!training) return apply(x, residual, towers(as_everywhere(x)), Mode::evaluate_saved);
   const bool trains = !has_statistics || counts();
+  if (trains && std::exchange(recomputed_, false) && strategy_->work(step()).frozen) {
+    strategy_->running_statistics()->restore();  // what it trains with
+    seen_.note(buffers_);
+  }
   if (trains) freeze_parameters();
   at::Tensor y = pass(x, residual, trains ? Mode::train : Mode::evaluate_batch);
   // Without a gradient of its own the pass would not hear of the backward pass.
-  if (options_.counting() == Counting::first_before_backward && has_statistics && at::GradMode::is_enabled())
-    y.requires_grad_();
+  if (options_.counting() == Counting::first_before_backward && keeps_statistics() &&
+      at::GradMode::is_enabled() && !y.requires_grad()) {
+    y = y + at::zeros({}, y.options()).requires_grad_();
+  }
   if (options_.counting() == Counting::first_before_backward && y.requires_grad()) {
     *counted_ = *counted_ || trains;
     // Of every pass: the output of the one that counted may be dropped, and never see a backward pass.
@@ -213,17 +215,8 @@ void EmbeddedSite::check(const at::Tensor& x, const at::Tensor& residual) const 
   }
 }
 
-// Of a pass that normalises by the batch, as the layer itself checks those that are in the statistics.
-void EmbeddedSite::check_values(const Towers& towers, int64_t positions) const {
-  int64_t all = 0;
-  bool lone = false;
-  for (int64_t t = 0; t < towers.count(); ++t) {
-    const int64_t values = towers.samples(t) * towers.positions(t, positions);
-    all += values;
-    lone = lone || values == 1;
-  }
-  if (strategy_->work(step()).meets ? all == 1 : lone)
-    refuse("more than 1 value per channel is needed to normalise");
+void EmbeddedSite::refuse_lone(int64_t values) const {
+  if (values == 1) refuse("more than 1 value per channel is needed to normalise");
 }
 
 bool EmbeddedSite::counts() const {
@@ -272,7 +265,12 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
 
 at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers,
                                Mode mode, UpdateAt update) {
-  if (mode == Mode::evaluate_batch) check_values(towers, positions_of(x));  // a training pass that counts not
+  if (mode == Mode::evaluate_batch) {  // a training pass that does not count
+    int64_t values = 0;
+    for (int64_t t = 0; t < towers.count(); ++t)
+      values += towers.samples(t) * towers.positions(t, positions_of(x));
+    refuse_lone(values);
+  }
   if (mode != Mode::evaluate_saved && mode != Mode::calibrate && towers.all_samples() != samples_that_fit_) {
     refuse_misfits("strategy", strategy_json_,
                    {.samples_per_tower = towers.all_samples(), .has_length = options_.total_steps() > 0});
@@ -347,8 +345,8 @@ Towers EmbeddedSite::towers(const Sizes& sizes) const {
   return {std::move(samples), options_.ranks().size(), options_.ranks().rank(), sizes.positions};
 }
 
-// Without a gradient, not even of zeros, optimizers pass a parameter over. One that the strategy trains again gets it back, but
-// never one that the program itself has frozen.
+// Without a gradient, not even of zeros, optimizers pass a parameter over. One that the strategy trains again
+// gets it back, but never one that the program itself has frozen.
 void EmbeddedSite::freeze_parameters() {
   for (auto& [name, parameter] : parameters_) {
     const auto found = std::ranges::find(frozen_, name);
@@ -412,6 +410,7 @@ void EmbeddedSite::adopt() {
 }
 
 void EmbeddedSite::calibrate(bool on) {
+  if (on && seen_.differ_from(buffers_)) adopt();  // a layer that no pass reaches keeps what was loaded
   calibrating_ = on;
   strategy_->running_statistics()->drop_collected();
 }

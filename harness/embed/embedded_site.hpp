@@ -80,7 +80,7 @@ class EmbeddedSite : public WaitingLayer, public std::enable_shared_from_this<Em
   const at::Tensor& tracked() const { return buffers_.back().second; }
   void take(Made made);
   void check(const at::Tensor& x, const at::Tensor& residual) const;
-  void check_values(const Towers& towers, int64_t positions) const;
+  void refuse_lone(int64_t values) const;
   at::Tensor pass(const at::Tensor& x, const at::Tensor& residual, Mode mode);
   at::Tensor pass_among_ranks(const at::Tensor& x, const at::Tensor& residual, Mode mode);
   at::Tensor apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers, Mode mode,

@@ -132,7 +132,7 @@ TEST(BatchNorm, CountsTheFirstPassWhereNothingBeforeItLearns) {
   BatchNorm layer =
       norm_of(BatchNormOptions(kChannels).affine(false).counting(Counting::first_before_backward));
   for (int step = 1; step < 3; ++step) {
-    (layer->forward(batch(6, 0)).square().sum() + layer->forward(batch(6, 1)).square().sum()).backward();
+    (layer->forward(batch(6, 0)).relu_().sum() + layer->forward(batch(6, 1)).relu_().sum()).backward();
     EXPECT_EQ(layer->num_batches_tracked.item<int64_t>(), step);
   }
 }
@@ -145,6 +145,9 @@ TEST(BatchNorm, ThatIsNotTrackedRefusesWhatATrackedOneWould) {
       EXPECT_SAYS(layer->forward(at::rand({1, 3})), "more than 1 value per channel");
     }
   }
+  BatchNorm towers(BatchNormOptions(3).track_running_stats(false).towers_per_rank(2));
+  towers->eval();
+  EXPECT_EQ(towers->forward(at::rand({3, 3})).size(0), 3) << "an evaluation takes all at once";
   BatchNorm ghost(BatchNormOptions(3).track_running_stats(false).strategy("ghost(virtual_batch=4)"));
   EXPECT_FALSE(refusal([&] { ghost->forward(at::rand({5, 3})); }).empty());
 }

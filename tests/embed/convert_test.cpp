@@ -55,6 +55,14 @@ TEST(Recompute, OfALayerThatStandsTwiceTakesAllItsPasses) {
   EXPECT_LT(difference(norm->running_mean, at::cat({x, first}).mean({0, 2, 3})), 1e-12);
 }
 
+TEST(Recompute, LeavesWhatIsLoadedIntoALayerThatNoPassReaches) {
+  BatchNorm used = norm_of(BatchNormOptions(kChannels)), idle = norm_of(BatchNormOptions(kChannels));
+  nn::Sequential both(used, idle);
+  idle->running_mean.fill_(3);
+  recompute(*both, 1, [&](int64_t) { used->forward(batch(6, 0)); });
+  EXPECT_EQ(idle->running_mean[0].item<double>(), 3);
+}
+
 TEST(Recompute, OfAFrozenLayerLeavesWhatItTrainsWith) {
   for (const char* base : {"averaged", "sync", "per_tower"}) {
     BatchNorm layer = norm_of(BatchNormOptions(kChannels).strategy(
@@ -150,6 +158,13 @@ TEST(Convert, ExchangesInTheRightPlaceBesideOtherMembers) {
   const auto fixed = std::make_shared<SkipImpl>(nn::BatchNorm2d(3).ptr());
   fixed->push_back(nn::Conv2d(3, 3, 1));
   EXPECT_SAYS(convert(*fixed, BatchNormOptions()), "skip: C++ fixes the type");
+
+  nn::Conv2d both(3, 3, 1);  // a member that is called in turn, too
+  const auto twice = std::make_shared<SkipImpl>(both.ptr());
+  twice->push_back(both);
+  twice->push_back(BatchNorm(3));
+  twice->eval();
+  EXPECT_EQ(fold(*twice).size(), 1U);
 }
 
 TEST(Convert, LeavesALayerThatStandsTwiceOneLayer) {
