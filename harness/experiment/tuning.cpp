@@ -197,16 +197,25 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   return document.value;
 }
 
-// Whether two tasks that read files may test other images: a key differs that says which. Keys of training,
-// or of how large the images are, change nothing of it.
+// Whether two values of a key leave no image in common. null is what the data folder has, which may be the
+// other's; an empty list is all.
+bool choose_others(const Json& one, const Json& other) {
+  if (one.is_null() || other.is_null()) return false;
+  if (!one.is_array() || !other.is_array()) return one != other;
+  const auto is_there = [&](const Json& each) { return std::ranges::find(other, each) != other.end(); };
+  return !one.empty() && !other.empty() && std::ranges::none_of(one, is_there);
+}
+
+// Whether two tasks that read files test other images: a key differs that says which. Keys of training, or of
+// how large the images are, change nothing of it.
 bool tests_others(const Json& one, const Json& other) {
   static const std::set<std::string> of_sizes = {"test_size", "test_multiple", "test_share"};
   const auto says_which = [](const std::string& key) {
     return key == "name" || key == "root" || (key.starts_with("test_") && !of_sizes.contains(key));
   };
-  const auto same = [](const Json* a, const Json* b) { return a != nullptr && b != nullptr && *a == *b; };
   return std::ranges::any_of(keys_of(one), [&](const std::string& key) {
-    return says_which(key) && !same(find(one, key), find(other, key));
+    const Json* theirs = find(other, key);
+    return says_which(key) && (theirs == nullptr || choose_others(*find(one, key), *theirs));
   });
 }
 
@@ -219,7 +228,7 @@ void check_images(const Experiment& experiment, const Experiment& tuning, Mistak
         })) {
       mistakes.add("tune.set",
                    "expected a task with other test images than the matrix's, such as "
-                   "\"task.test_split\": \"val\", got " +
+                   "\"task.test_split\": \"val\" where the matrix names \"test\", got " +
                        shown(experiment.tune->set));
       return;
     }

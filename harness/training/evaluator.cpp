@@ -11,11 +11,13 @@ namespace bnlab {
 
 Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World& world, WeightEma* ema)
     : evaluation_(spec.evaluation), data_(data), model_(model), world_(world), ema_(ema), sites_(model) {
-  if (model.statistics() == nullptr)
-    populations_.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
-  else
-    for (const std::string& name : spec.populations)
-      populations_.push_back({name, read_population(name, spec.precise_batches)});
+  // Without running statistics a network normalises alike in training and evaluation: its weights say it all.
+  const bool has_statistics = model.statistics() != nullptr;
+  if (!has_statistics) populations_.push_back({"saved", {}});
+  for (const std::string& name : spec.populations) {
+    const Population population = read_population(name, spec.precise_batches);
+    if (has_statistics || population.averaged_weights) populations_.push_back({name, population});
+  }
   if (ema != nullptr) populations_.push_back({kAveragedWeights, read_population(kAveragedWeights)});
 }
 

@@ -82,9 +82,13 @@ struct Shapes {
 
 struct OnFiles : Shapes {
   std::string test_split = "test";
+  std::optional<std::string> test_list;
+  std::vector<std::string> test_drives;
   void describe(OptionVisitor& option) {
     Shapes::describe(option);
     option("test_split", test_split, "");
+    option("test_list", test_list, "");
+    option("test_drives", test_drives, "");
   }
   Paths files(const std::string&) const { return {}; }
 };

@@ -452,13 +452,19 @@ TEST_F(Tuned, RunsOnFilesNeedOtherImages) {
   const auto with_task = [](std::string text) {
     return text.replace(text.find(R"("task": "fake_shapes", )"), 23, "");
   };
-  for (const std::string set : {"", R"(, "set": {"task.nuisance": 0.1})"}) {
+  for (const std::string set :
+       {"", R"(, "set": {"task.nuisance": 0.1})", R"(, "set": {"task.test_list": "a"})",
+        R"(, "set": {"task.test_drives": ["a"]})"}) {
     const Lines refused = mistakes(with_task(tuned_lr(set, matrix)));
     ASSERT_EQ(refused.size(), 1U) << set;
     EXPECT_NE(refused[0].find("tune.set: expected a task with other test images"), std::string::npos)
         << refused[0];
   }
   EXPECT_EQ(mistakes(with_task(tuned_lr(R"(, "set": {"task.test_split": "val"})", matrix))), Lines{});
+  const std::string drives =
+      R"("task": {"name": "fake_files", "test_drives": ["b", "c"]}, "matrix": {"strategy": ["fake_own"]})";
+  EXPECT_EQ(mistakes(with_task(tuned_lr(R"(, "set": {"task.test_drives": ["a"]})", drives))), Lines{});
+  EXPECT_EQ(mistakes(with_task(tuned_lr(R"(, "set": {"task.test_drives": ["a", "b"]})", drives))).size(), 1U);
 }
 
 TEST_F(Tuned, SettingsAreShownShort) {

@@ -95,6 +95,18 @@ TEST_F(Populations, AveragedWeightsUnderThreePairs) {
   EXPECT_EQ(plain.result.at("final").at("saved"), metrics.at("saved"));
 }
 
+TEST_F(Populations, AveragedWeightsWithoutStatisticsAreTheSameUnderEach) {
+  const Json metrics = runs_
+                           .run(TrainingRuns::spec({{"strategy", {{"name", "group_norm"}, {"groups", 2}}},
+                                                    {"populations", {"saved", "ema_precise", "ema_live"}},
+                                                    {"weight_ema", 0.9}}),
+                                1)
+                           .result.at("final");
+  EXPECT_EQ(metrics.at("ema_precise"), metrics.at("ema"));
+  EXPECT_EQ(metrics.at("ema_live"), metrics.at("ema"));
+  EXPECT_NE(metrics.at("ema"), metrics.at("saved"));
+}
+
 // A share of almost nothing is the saved pair; of all, what normalises each sample by itself.
 TEST_F(Populations, MixGoesFromTheSavedPairToTheSampleItself) {
   const Json keys = {{"strategy", "per_tower"},
