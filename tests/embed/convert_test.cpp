@@ -77,6 +77,17 @@ TEST(Recompute, OfAFrozenLayerLeavesWhatItTrainsWith) {
   }
 }
 
+TEST(Recompute, IsLeftByAPassThatDoesNotCount) {
+  BatchNorm layer = norm_of(BatchNormOptions(kChannels)
+                                .strategy("frozen(from_step=1,base=per_tower)")
+                                .counting(Counting::first_before_backward));
+  layer->forward(batch(6, 0)).sum().backward();
+  recompute(*layer, 1, [&](int64_t) { layer->forward(batch(6, 2)); });
+  const at::NoGradGuard none;
+  layer->forward(batch(6, 3));
+  EXPECT_LT(difference(layer->running_mean, batch(6, 2).mean({0, 2, 3})), 1e-12);
+}
+
 struct FixedImpl : nn::Module {
   FixedImpl() { register_module("norm", norm); }
   at::Tensor forward(const at::Tensor& x) { return norm(x); }
